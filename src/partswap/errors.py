@@ -1,0 +1,81 @@
+"""Every error partswap raises on purpose.
+
+All derive from `PartswapError`, so one ``except`` catches them; each message names the thing that is wrong
+and ends with what to do about it. Those that stand for a bad argument are `ValueError` too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PartswapError(Exception):
+    """Base of all partswap errors.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, naming the thing.
+    fix : str
+        What the user can do about it.
+    """
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(f"{problem} {fix}".strip())
+        self.problem = problem
+        self.fix = fix
+
+
+class ShapeError(PartswapError, ValueError):
+    """A tensor, grid or image does not have the shape that is needed."""
+
+
+class NonFiniteError(PartswapError, ValueError):
+    """Features, auxiliary features or logits hold NaN or infinity."""
+
+
+class ClassIndexError(PartswapError, ValueError):
+    """A class index is out of range, or the target is what the model already predicts."""
+
+
+class NoDistractorsError(PartswapError, ValueError):
+    """There is no distractor to take regions from."""
+
+
+class SettingError(PartswapError, ValueError):
+    """A setting has a value that makes no sense."""
+
+
+class UnknownNameError(PartswapError, ValueError):
+    """A name (method, metric, data set, auxiliary, model) is not registered."""
+
+
+class LayerError(PartswapError, ValueError):
+    """A layer does not exist, or its output is not a grid."""
+
+
+class SplitError(PartswapError):
+    """A model could not be cut into features and head that together equal the model."""
+
+
+class NondeterministicModelError(SplitError):
+    """A model gives different outputs for the same input in eval mode."""
+
+
+class ImageError(PartswapError):
+    """An image is missing or cannot be read."""
+
+
+class FileFormatError(PartswapError):
+    """A file is truncated, foreign, or written by an incompatible version."""
+
+
+class MissingDependencyError(PartswapError, ImportError):
+    """An optional package is needed for what was asked."""
+
+
+def suggest(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+    """Return ``"Did you mean 'a' or 'b'?"`` for the known names nearest to `name`, or ``""``."""
+    close = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
+    return f"Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
