@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 Field = NDArray[np.float32]
+Window = tuple[slice, slice]
 
 
 def smoothstep(low: float, high: float, x: Field) -> Field:
@@ -47,23 +48,28 @@ def coverage(distance: Field, pixel: float) -> Field:
     return np.asarray(np.clip(0.5 - distance / pixel, 0, 1), dtype=np.float32)
 
 
-def polygon(points: NDArray[np.floating], shape: tuple[int, int], *, oversample: int = 3) -> Field:
+def window(points: NDArray[np.floating], shape: tuple[int, int], margin: float = 1) -> Window:
+    """Return the slices of a ``(h, w)`` canvas that hold all `points` ``(n, 2)`` of ``(x, y)``, possibly empty."""
+    low = np.floor(points.min(axis=0) - margin).astype(int)
+    high = np.ceil(points.max(axis=0) + margin).astype(int) + 1
+    (left, top), (right, bottom) = low.tolist(), high.tolist()
+    h, w = shape
+    return slice(max(top, 0), max(min(bottom, h), 0)), slice(max(left, 0), max(min(right, w), 0))
+
+
+def polygon(points: NDArray[np.floating], shape: tuple[int, int], *, oversample: int = 3) -> tuple[Window, Field]:
     """Return the anti-aliased coverage of a polygon given in pixel coordinates ``(n, 2)`` of a ``(h, w)`` canvas.
 
-    Only the polygon's bounding box is rasterised, so small shapes are cheap.
+    Only the window the polygon lies in is rasterised and returned, so small shapes are cheap.
     """
-    h, w = shape
-    out = np.zeros(shape, np.float32)
-    left, top = np.floor(points.min(axis=0)).astype(int)
-    right, bottom = np.ceil(points.max(axis=0)).astype(int) + 1
-    left, top, right, bottom = max(left, 0), max(top, 0), min(right, w), min(bottom, h)
-    if right <= left or bottom <= top:
-        return out
-    canvas = Image.new("L", ((right - left) * oversample, (bottom - top) * oversample), 0)
-    corners = ((points - (left, top)) * oversample).ravel().tolist()
+    rows, cols = window(points, shape, margin=0)
+    height, width = rows.stop - rows.start, cols.stop - cols.start
+    if height <= 0 or width <= 0:
+        return (slice(0, 0), slice(0, 0)), np.zeros((0, 0), np.float32)
+    canvas = Image.new("L", (width * oversample, height * oversample), 0)
+    corners = ((points - (cols.start, rows.start)) * oversample).ravel().tolist()
     ImageDraw.Draw(canvas).polygon(corners, fill=255)
-    out[top:bottom, left:right] = np.asarray(canvas.reduce(oversample), np.float32) / 255
-    return out
+    return (rows, cols), np.asarray(canvas.reduce(oversample), np.float32) * np.float32(1 / 255)
 
 
 def spline(points: list[tuple[float, float]], *, closed: bool = True, steps: int = 8) -> NDArray[np.float64]:

@@ -47,11 +47,10 @@ class Pose:
         y = self.center[1] - self.scale * points[:, 1]
         return np.stack([x, y], axis=1)
 
-    def frame(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the bird-frame coordinates of every pixel's centre, two ``(SIZE, SIZE)`` arrays."""
-        axis = np.arange(SIZE, dtype=np.float32) + np.float32(0.5)
-        x = (axis - self.center[0]) / (self.facing * self.yaw * self.scale)
-        y = -(axis - self.center[1]) / self.scale
+    def frame(self, rows: slice, cols: slice) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the bird-frame coordinates of the pixels' centres in a window, two ``(h, w)`` arrays."""
+        x = (np.arange(cols.start, cols.stop) + 0.5 - self.center[0]) / (self.facing * self.yaw * self.scale)
+        y = -(np.arange(rows.start, rows.stop) + 0.5 - self.center[1]) / self.scale
         grid = np.meshgrid(x.astype(np.float32), y.astype(np.float32))
         return grid[0], grid[1]
 
@@ -68,11 +67,11 @@ def rotate(point: tuple[float, float], degrees: float) -> tuple[float, float]:
 def sample_pose(rng: np.random.Generator, plan: BodyPlan, tail_length: float) -> Pose:
     """Draw a pose: large or small, anywhere on the canvas as long as most of the bird is on it."""
     pitch = plan.pitch + rng.normal(0, 9)
-    scale = rng.uniform(38, 60)
+    scale = rng.uniform(42, 66)
     facing = 1 if rng.random() < 0.5 else -1
     yaw = rng.uniform(0.80, 1.0)
     # The head may come to lie anywhere: large birds are centred, small ones wander.
-    room = np.clip((64 - scale) * 1.5, 4, 36)
+    room = np.clip((70 - scale) * 1.4, 5, 36)
     tail_shift = 0.22 * (tail_length - 0.6) * scale * facing
     center = (
         SIZE / 2 + tail_shift + rng.uniform(-room, room),

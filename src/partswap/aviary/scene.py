@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
 from partswap.aviary.fields import Field, capsule, coverage, noise, polygon, smoothstep, spline
 from partswap.aviary.pose import SIZE
 
 Rgb = NDArray[np.float32]
+Put = Callable[[NDArray[np.floating], NDArray[np.floating]], None]
 
 #: Habitat -> colours of the top, the middle and the bottom of the picture.
 HABITATS: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -39,25 +41,29 @@ def background(rng: np.random.Generator) -> Rgb:
     )
     rgb = np.broadcast_to(rgb, (SIZE, SIZE, 3)).astype(np.float32)
     # Out-of-focus clutter: coarse blobs drawn small and enlarged.
-    small = SIZE // 8
-    blobs = Image.new("RGBA", (small, small), (0, 0, 0, 0))
-    draw = ImageDraw.Draw(blobs)
+    step = 4
+    small = SIZE // step
+    blobs = Image.new("RGB", (small, small))
+    blobs.paste(Image.fromarray((rgb[::step, ::step] * 255).astype(np.uint8)))
+    draw = ImageDraw.Draw(blobs, "RGBA")
     for _ in range(rng.integers(8, 26)):
-        cx, cy, r = rng.uniform(0, small), rng.uniform(0, small), rng.uniform(0.8, 4.5)
-        base = rgb[min(int(cy * 8), SIZE - 1), min(int(cx * 8), SIZE - 1)] * 255
-        shift = rng.normal(0, 20) + rng.normal(0, 11, 3)
+        cx, cy, r = rng.uniform(0, small), rng.uniform(0, small), rng.uniform(1.5, 9)
+        base = rgb[int(cy) * step, int(cx) * step] * 255
+        shift = rng.normal(0, 22) + rng.normal(0, 12, 3)
         color = tuple(int(c) for c in np.clip(base + shift, 0, 255))
-        draw.ellipse((cx - r, cy - r, cx + r, cy + r), fill=(*color, int(rng.uniform(70, 190))))
-    big = np.asarray(blobs.resize((SIZE, SIZE), Image.Resampling.BICUBIC), np.float32) / 255
-    rgb += big[..., 3:] * (big[..., :3] - rgb)
+        draw.ellipse((cx - r, cy - r, cx + r, cy + r), fill=(*color, int(rng.uniform(60, 170))))
+    blobs = blobs.filter(ImageFilter.GaussianBlur(rng.uniform(0.7, 2.2)))
+    rgb = np.array(blobs.resize((SIZE, SIZE), Image.Resampling.BICUBIC), np.float32) * np.float32(1 / 255)
     rgb += (noise(rng, (SIZE, SIZE), (6, 6)) * 0.05)[..., None]
+    tone = middle
     for _ in range(rng.integers(0, 4)):  # stems and twigs far behind
         x0, x1 = rng.uniform(-20, SIZE + 20, 2)
         stem = np.array([(x0, -10.0), (x1, SIZE + 10.0)])
         width = rng.uniform(1.5, 7)
         across = np.array([(width, 0.0)])
-        cover = polygon(np.concatenate([stem - across, (stem + across)[::-1]]), (SIZE, SIZE), oversample=1)
-        rgb += (cover * rng.uniform(0.15, 0.4))[..., None] * (rgb.mean((0, 1)) * rng.uniform(0.4, 1.3) - rgb)
+        where, cover = polygon(np.concatenate([stem - across, (stem + across)[::-1]]), (SIZE, SIZE), oversample=1)
+        behind = rgb[where]
+        behind += (cover * rng.uniform(0.15, 0.4))[..., None] * (tone * rng.uniform(0.4, 1.3) - behind)
     return np.clip(rgb, 0, 1)
 
 
@@ -90,9 +96,11 @@ def foreground(rng: np.random.Generator, around: tuple[float, float]) -> tuple[R
     rgb = np.zeros((SIZE, SIZE, 3), np.float32)
     alpha = np.zeros((SIZE, SIZE), np.float32)
 
-    def put(cover: Field, color: NDArray[np.floating]) -> None:
-        rgb[:] += cover[..., None] * (color - rgb)
-        np.maximum(alpha, cover, out=alpha)
+    def put(points: NDArray[np.floating], color: NDArray[np.floating]) -> None:
+        where, cover = polygon(points, (SIZE, SIZE))
+        under = rgb[where]
+        under += cover[..., None] * (color - under)
+        np.maximum(alpha[where], cover, out=alpha[where])
 
     kind = rng.random()
     if kind < 0.26:
@@ -106,7 +114,7 @@ def foreground(rng: np.random.Generator, around: tuple[float, float]) -> tuple[R
             height, lean = rng.uniform(40, 120), rng.normal(0, 22)
             blade = [(x0 - 3, SIZE + 4.0), (x0 + lean * 0.4, SIZE - height * 0.6), (x0 + lean, SIZE - height)]
             back = [(x0 + lean * 0.4 + 4, SIZE - height * 0.6), (x0 + 4, SIZE + 4.0)]
-            put(polygon(np.array(blade + back), (SIZE, SIZE)), _tone(rng, _LEAVES) * rng.uniform(0.8, 1.1))
+            put(np.array(blade + back), _tone(rng, _LEAVES) * rng.uniform(0.8, 1.1))
     return rgb, alpha
 
 
@@ -116,11 +124,13 @@ def daylight(rgb: Rgb, rng: np.random.Generator) -> Rgb:
     gain = np.asarray([1 + warmth, 1.0, 1 - warmth], np.float32) * np.float32(rng.uniform(0.84, 1.14))
     axis = np.linspace(-1, 1, SIZE, dtype=np.float32)
     vignette = 1 - rng.uniform(0, 0.14) * (axis[:, None] ** 2 + axis[None, :] ** 2)
-    rgb = rgb * gain * vignette[..., None]
-    grain = rng.standard_normal((SIZE, SIZE), dtype=np.float32) * np.float32(rng.uniform(0.004, 0.014))
-    rgb += grain[..., None]
     contrast = np.float32(rng.uniform(0.92, 1.10))
-    return np.asarray(np.clip((rgb - 0.5) * contrast + 0.5, 0, 1), np.float32)
+    grain = rng.standard_normal((SIZE, SIZE), dtype=np.float32) * np.float32(rng.uniform(0.004, 0.014))
+    grain += 0.5 * (1 - contrast)
+    rgb = rgb * (gain * contrast)
+    rgb *= vignette[..., None].astype(np.float32)
+    rgb += grain[..., None]
+    return np.clip(rgb, 0, 1, out=rgb)
 
 
 def _tone(rng: np.random.Generator, colors: tuple[tuple[int, int, int], ...]) -> NDArray[np.float32]:
@@ -128,11 +138,10 @@ def _tone(rng: np.random.Generator, colors: tuple[tuple[int, int, int], ...]) ->
     return np.asarray(np.clip(color * rng.uniform(0.85, 1.15), 0, 1), np.float32)
 
 
-def _leaf(put: object, at: tuple[float, float], length: float, angle: float, color: NDArray[np.floating]) -> None:
-    assert callable(put)
+def _leaf(put: Put, at: tuple[float, float], length: float, angle: float, color: NDArray[np.floating]) -> None:
     outline = [(-1.0, 0.0), (-0.45, 0.30), (0.2, 0.30), (1.0, 0.0), (0.2, -0.30), (-0.45, -0.30)]
     curve = spline(outline, steps=5) * length
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     half = curve[curve[:, 1] >= -1e-6]
-    put(polygon(curve @ turn + at, (SIZE, SIZE)), color)
-    put(polygon(half @ turn + at, (SIZE, SIZE)), np.clip(color * 1.16, 0, 1))
+    put(curve @ turn + at, color)
+    put(half @ turn + at, np.clip(color * 1.16, 0, 1))

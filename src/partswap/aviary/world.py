@@ -80,15 +80,15 @@ def draw(species: int, seed: int | tuple[int, ...] = 0) -> Bird:
     rgb = scene.background(rng)
     feet = pose.to_pixels(np.array(painter.feet()))
     scene.perch(rgb, rng, (float(feet[:, 0].mean()), float(feet[:, 1].mean())), pose.scale)
-    canvas = Canvas(rgb, np.zeros((SIZE, SIZE), np.float32), np.zeros((SIZE, SIZE), np.uint8))
+    canvas = Canvas(rgb, np.zeros((SIZE, SIZE), np.uint8))
     painter.draw(canvas)
     front, cover = scene.foreground(rng, pose.center)
     canvas.rgb += cover[..., None] * (front - canvas.rgb)
     canvas.label[cover > 0.5] = 0
     pixels = (scene.daylight(canvas.rgb, rng) * 255 + 0.5).astype(np.uint8)
 
-    names = list(canvas.keypoints)
-    points = pose.to_pixels(np.array([canvas.keypoints[k] for k in names]))
+    names = list(painter.keypoints)
+    points = pose.to_pixels(np.array([painter.keypoints[k] for k in names]))
     keypoints = {k: (0.0, 0.0, False) for k in KEYPOINTS}
     for name, (x, y) in zip(names, points, strict=True):
         inside = 0 <= x < SIZE and 0 <= y < SIZE
