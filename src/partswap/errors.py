@@ -63,6 +63,10 @@ class NondeterministicModelError(SplitError):
     """A model gives different outputs for the same input in eval mode."""
 
 
+class MemoryBudgetError(PartswapError, ValueError):
+    """The memory budget is too small for even one candidate."""
+
+
 class ImageError(PartswapError):
     """An image is missing or cannot be read."""
 

@@ -1,0 +1,9 @@
+"""Data sets: one file each, registered by name.
+
+To add one, drop a file into this folder with a `Dataset` subclass and ``@DATASETS.register("name")``.
+"""
+
+from partswap.data.base import DATASETS, Dataset, Sample
+from partswap.data.on_grid import CellFacts, cell_facts
+
+__all__ = ["DATASETS", "CellFacts", "Dataset", "Sample", "cell_facts"]

@@ -1,0 +1,83 @@
+"""The aviary as a data set: drawn on demand, nothing on disk."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partswap import aviary
+from partswap.data.base import DATASETS, Dataset, Sample
+from partswap.errors import SettingError, suggest
+
+#: Each split has its own stream of random numbers, so no image is in two of them.
+SPLITS = {"train": 0, "test": 1, "unlabelled": 2}
+
+
+@DATASETS.register("aviary")
+class Aviary(Dataset):
+    """Procedurally drawn birds with exact ground truth.
+
+    Parameters
+    ----------
+    split : {"train", "test", "unlabelled"}
+        Which stream of images.
+    per_class : int
+        Images per species.
+    seed : int
+        Another seed, other images.
+    """
+
+    def __init__(self, split: str = "test", *, per_class: int = 25, seed: int = 0) -> None:
+        if split not in SPLITS:
+            raise SettingError(f"aviary has no split {split!r}.", suggest(split, SPLITS) or f"Use {list(SPLITS)}.")
+        if per_class < 1:
+            raise SettingError(f"per_class is {per_class}.", "Use at least 1.")
+        self.split, self.per_class, self.seed = split, per_class, seed
+        self.species = aviary.all_species()
+        self.classes = [s.name for s in self.species]
+        self.parts = aviary.PARTS
+
+    def __len__(self) -> int:
+        return len(self.species) * self.per_class
+
+    def label(self, index: int) -> int:
+        """Return the class of an image: they take turns, so any prefix of the data set is balanced."""
+        return index % len(self.species)
+
+    def bird(self, index: int) -> aviary.Bird:
+        """Draw one image."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"aviary {self.split} has {len(self)} images; there is no image {index}")
+        return aviary.draw(self.label(index), (self.seed, SPLITS[self.split], index // len(self.species)))
+
+    def __getitem__(self, index: int) -> Sample:
+        bird = self.bird(index)
+        keypoints: dict[str, list[tuple[float, float]]] = {}
+        for name, (x, y, visible) in bird.keypoints.items():
+            if visible:
+                keypoints.setdefault(aviary.merge_sides(name), []).append((x, y))
+        return Sample(
+            name=f"{self.split}/{self.seed}/{index:05d}",
+            image=bird.image,
+            label=bird.species.index,
+            keypoints=keypoints,
+            mask=bird.mask,
+            part_masks=bird.part_masks,
+        )
+
+    def differing_parts(self, first: int, second: int) -> frozenset[str]:
+        """Return the parts in which two species truly differ."""
+        return aviary.differing_parts(first, second)
+
+    def pixels(self, *, workers: int = 1) -> NDArray[np.uint8]:
+        """Draw all images, ``(n, 224, 224, 3)`` uint8, on several processes if asked."""
+        if workers <= 1:
+            return np.stack([self.bird(i).pixels for i in range(len(self))])
+        chunks = np.array_split(np.arange(len(self)), min(len(self), workers * 8))
+        with ProcessPoolExecutor(workers) as pool:
+            return np.concatenate(list(pool.map(self._chunk, chunks)))
+
+    def _chunk(self, indices: NDArray[np.intp]) -> NDArray[np.uint8]:
+        return np.stack([self.bird(int(i)).pixels for i in indices])

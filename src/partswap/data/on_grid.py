@@ -1,0 +1,65 @@
+"""Annotations on the grid: what each cell of an image holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partswap.data.base import Sample
+from partswap.grid import GridShape
+
+#: A cell shows a part when the part covers at least this much of it; less is a sliver nobody would name.
+SHOWS = 0.05
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """What the cells of one image hold, by flat cell index.
+
+    Attributes
+    ----------
+    keypoints : tuple of frozenset of str
+        Parts with a visible keypoint in the cell.
+    shows : tuple of frozenset of str or None
+        Parts that can be seen in the cell (by mask or keypoint), None if the data set has no part masks.
+    object : tuple of bool or None
+        Whether the object's mask reaches into the cell, None without a mask.
+    """
+
+    keypoints: tuple[frozenset[str], ...]
+    shows: tuple[frozenset[str], ...] | None
+    object: tuple[bool, ...] | None
+
+
+def cell_facts(sample: Sample, grid: GridShape) -> CellFacts:
+    """Return what each cell of an image holds."""
+    held: list[set[str]] = [set() for _ in range(grid.cells)]
+    for part, points in sample.keypoints.items():
+        for x, y in points:
+            cell = grid.cell_at(x, y, sample.image.size)
+            if cell is not None:
+                held[cell].add(part)
+    keypoints = tuple(frozenset(h) for h in held)
+    shows = None
+    if sample.part_masks:
+        seen = [set(h) for h in held]
+        for part, mask in sample.part_masks.items():
+            for cell in np.flatnonzero(cell_share(mask, grid) >= SHOWS):
+                seen[cell].add(part)
+        shows = tuple(frozenset(s) for s in seen)
+    inside = None
+    if sample.mask is not None:
+        inside = tuple(bool(share > 0) for share in cell_share(sample.mask, grid))
+    return CellFacts(keypoints, shows, inside)
+
+
+def cell_share(mask: NDArray[np.bool_], grid: GridShape) -> NDArray[np.float64]:
+    """Return the share of each cell that a ``(height, width)`` mask covers, ``(cells,)``."""
+    height, width = mask.shape
+    rows = np.arange(height) * grid.h // height
+    cols = np.arange(width) * grid.w // width
+    cells = (rows[:, None] * grid.w + cols[None, :]).ravel()
+    covered = np.bincount(cells, weights=mask.ravel(), minlength=grid.cells)
+    return np.asarray(covered / np.bincount(cells, minlength=grid.cells))

@@ -1,0 +1,128 @@
+"""What an evaluator of single-cell swaps is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partswap.errors import MemoryBudgetError, NonFiniteError
+from partswap.grid import GridShape, to_cells
+
+
+@dataclass
+class Prepared:
+    """Grids in the middle of a search, with what the evaluator wants to remember about them.
+
+    Attributes
+    ----------
+    cells : Tensor
+        ``(states, h*w, d)``.
+    logits : Tensor
+        ``(states, classes)``, what the head says of these grids.
+    """
+
+    cells: Tensor
+    logits: Tensor
+
+
+class SwapEvaluator(ABC):
+    """Says what a head makes of grids in which one cell was swapped.
+
+    Parameters
+    ----------
+    head : torch.nn.Module
+        From grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode.
+    query : Tensor
+        ``(d, h, w)``.
+    distractors : Tensor
+        ``(n, d, h, w)``.
+    memory_bytes : int
+        How much memory may be used beyond what is given.
+    """
+
+    name: str
+
+    def __init__(self, head: nn.Module, query: Tensor, distractors: Tensor, memory_bytes: int) -> None:
+        self.head = head
+        self.shape = GridShape(int(query.shape[-2]), int(query.shape[-1]))
+        self.query = to_cells(query).contiguous()  # (h*w, d)
+        self.donors = to_cells(distractors).contiguous()  # (n*h*w, d)
+        self.memory_bytes = memory_bytes
+
+    # -- what each kind of head must say ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def prepare(self, cells: Tensor) -> Prepared:
+        """Prepare grids given as cells ``(states, h*w, d)``."""
+
+    @abstractmethod
+    def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Return logits ``(m, classes)`` after swapping donor ``j[k]`` into cell ``i[k]`` of grid ``state[k]``."""
+
+    @abstractmethod
+    def bytes_per_candidate(self) -> int:
+        """Return how much memory `logits` needs for each candidate."""
+
+    # -- what follows from it ---------------------------------------------------------------------------------------
+
+    def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
+        """Return the grids after these swaps, prepared."""
+        return self.prepare(self.swapped(prepared, state, i, j))
+
+    def gradient(self, prepared: Prepared, target: int) -> Tensor:
+        """Return the gradient of the target's log probability, ``(states, h*w, d)``."""
+        with torch.enable_grad():
+            cells = prepared.cells.detach().requires_grad_()
+            score = F.log_softmax(self.head(self.to_grids(cells)).float(), 1)[:, target].sum()
+            return torch.autograd.grad(score, cells)[0]
+
+    def evaluate(
+        self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Return the target's log probability ``(m,)`` and whether the decision flips ``(m,)``, within memory.
+
+        Without `flips` the second may be left all False, which can be cheaper.
+        """
+        scores, flipped = [], []
+        size = self.chunk_size()
+        for s, a, b in zip(state.split(size), i.split(size), j.split(size), strict=True):
+            logits = self.check(self.logits(prepared, s, a, b))
+            scores.append(F.log_softmax(logits, 1)[:, target])
+            flipped.append(logits.argmax(1) == target)
+        return torch.cat(scores), torch.cat(flipped)
+
+    def chunk_size(self) -> int:
+        """Return how many candidates fit into memory at once; none is an error."""
+        need = self.bytes_per_candidate()
+        size = self.memory_bytes // max(need, 1)
+        if size < 1:
+            raise MemoryBudgetError(
+                f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
+                f"Set memory_mb to at least {need // 2**20 + 1}.",
+            )
+        return int(size)
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def to_grids(self, cells: Tensor) -> Tensor:
+        """Return cells ``(m, h*w, d)`` as grids ``(m, d, h, w)``."""
+        return cells.transpose(1, 2).reshape(len(cells), cells.shape[2], *self.shape)
+
+    def swapped(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Return the cells ``(m, h*w, d)`` after each swap."""
+        cells = prepared.cells[state].clone()
+        cells[torch.arange(len(i), device=i.device), i] = self.donors[j]
+        return cells
+
+    def check(self, logits: Tensor) -> Tensor:
+        """Return logits in float32; NaN or infinity is an error."""
+        if not bool(torch.isfinite(logits).all()):
+            raise NonFiniteError(
+                "the head returned NaN or infinite logits.",
+                "Check its weights, and that it gets the features it was trained on.",
+            )
+        return logits.float()

@@ -1,0 +1,50 @@
+"""The small aviary networks that come with the package, weights included."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from partswap.aviary import all_species
+from partswap.errors import UnknownNameError, suggest
+from partswap.models.small import SmallAuxiliary, SmallResNet, SmallVGG
+
+#: Mean and standard deviation the images are standardised with, all channels alike.
+STANDARDISE = (0.45, 0.25)
+
+
+def build(which: str) -> nn.Module:
+    """Return an untrained network: "vgg", "resnet" or "auxiliary"."""
+    classes = len(all_species())
+    if which == "vgg":
+        return SmallVGG(classes)
+    if which == "resnet":
+        return SmallResNet(classes)
+    if which == "auxiliary":
+        return SmallAuxiliary()
+    names = ["vgg", "resnet", "auxiliary"]
+    raise UnknownNameError(f"there is no shipped network {which!r}.", suggest(which, names) or f"Use {names}.")
+
+
+def load(which: str) -> nn.Module:
+    """Return a trained network in eval mode: "vgg", "resnet" or "auxiliary"."""
+    model = build(which)
+    with resources.as_file(weights_path(which)) as path:
+        state = load_file(path)
+    model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in state.items()})
+    return model.eval()
+
+
+def weights_path(which: str) -> Path:
+    """Return where the weights of a shipped network are."""
+    return Path(str(resources.files("partswap.models"))) / "weights" / f"aviary_{which}.safetensors"
+
+
+def normalise(images: Tensor) -> Tensor:
+    """Return uint8 images ``(n, 3, h, w)`` as the shipped networks want them."""
+    mean, std = STANDARDISE
+    return images.to(torch.float32).div(255).sub(mean).div(std)

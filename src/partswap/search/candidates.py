@@ -1,0 +1,64 @@
+"""Which swaps may be tried at all."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def prefilter(cosine: Tensor, keep: float) -> Tensor:
+    """Return a mask ``(h*w, n*h*w)`` of the fraction `keep` of all pairs with the highest cosine.
+
+    Equal cosines: the lower flat index is kept.
+    """
+    count = max(1, math.floor(cosine.numel() * keep))
+    order = torch.sort(cosine.flatten(), descending=True, stable=True).indices[:count]
+    mask = torch.zeros(cosine.numel(), dtype=torch.bool, device=cosine.device)
+    mask[order] = True
+    return mask.view_as(cosine)
+
+
+def same_label(query_labels: Tensor, distractor_labels: Tensor) -> Tensor:
+    """Return a mask of pairs whose cells have the same label (cluster or part): the hard constraint.
+
+    Parameters
+    ----------
+    query_labels : Tensor
+        ``(h*w,)`` integers; negative means no label, which matches nothing.
+    distractor_labels : Tensor
+        ``(n*h*w,)``.
+    """
+    return (query_labels[:, None] == distractor_labels[None, :]) & (query_labels[:, None] >= 0)
+
+
+class Candidates:
+    """The pairs still open to one list of edits.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        ``(h*w, n*h*w)``.
+    allowed : Tensor or None
+        Mask of the pairs a prefilter or a hard constraint lets through; None lets all through.
+    """
+
+    def __init__(self, shape: tuple[int, int], allowed: Tensor | None, device: torch.device) -> None:
+        self.shape = shape
+        self.allowed = allowed
+        self.device = device
+
+    def open(self, edits: tuple[tuple[int, int], ...]) -> Tensor:
+        """Return the mask of pairs that use neither a query cell nor a distractor cell of `edits`.
+
+        When what the filter let through has run out, what it had filtered out comes back.
+        """
+        free = torch.ones(self.shape, dtype=torch.bool, device=self.device)
+        for i, j in edits:
+            free[i, :] = False
+            free[:, j] = False
+        if self.allowed is None:
+            return free
+        kept = free & self.allowed
+        return kept if bool(kept.any()) else free

@@ -1,0 +1,339 @@
+"""Find the edits: the paper's greedy, and beam search over sets of edits.
+
+One loop serves all methods. At every depth it takes the lists of edits it holds (one for greedy, several for a beam),
+looks at the swaps that could follow, ranks them, and keeps the best. `objective` says how a list is ranked:
+
+- ``"paper"``: ``log g + lam * log L_s`` of the latest edit, as published. Apply the best; stop when the decision has
+  flipped.
+- ``"set"``: ``log g + lam * mean(log L_s over its edits)``. Stop at the first depth at which a candidate flips the
+  decision and take the best that does.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from partswap._version import __version__
+from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
+from partswap.grid import GridShape, check_grid, resize_grid
+from partswap.heads import Prepared, SwapEvaluator, evaluator_for
+from partswap.search.candidates import Candidates, prefilter
+from partswap.search.screening import estimated_gain
+from partswap.search.semantic import cosines, log_likeness
+
+Objective = Literal["paper", "set"]
+#: How many candidates per list of edits ``screen="auto"`` evaluates exactly.
+AUTO_SCREEN = 64
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A list of edits under construction."""
+
+    edits: tuple[tuple[int, int], ...]
+    likeness: float  # sum of log L_s over the edits
+    steps: tuple[Step, ...]
+
+
+def find_counterfactual(
+    head: nn.Module,
+    query: Tensor,
+    distractors: Tensor,
+    target: int,
+    *,
+    query_aux: Tensor | None = None,
+    distractor_aux: Tensor | None = None,
+    lam: float = 0.4,
+    tau: float = 0.1,
+    objective: Objective = "set",
+    keep: float | None = None,
+    screen: int | Literal["auto"] | None = "auto",
+    beam: int = 8,
+    max_edits: int | None = None,
+    memory_mb: float = 1024,
+    allowed: Tensor | None = None,
+) -> Counterfactual:
+    """Find which cells of the query must be replaced by which cells of the distractors.
+
+    Parameters
+    ----------
+    head : torch.nn.Module
+        Any module from grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode.
+    query : Tensor
+        Grid ``(d, h, w)``.
+    distractors : Tensor
+        Grids ``(n, d, h, w)`` of images of the target class.
+    target : int
+        The class the model should say.
+    query_aux, distractor_aux : Tensor, optional
+        Auxiliary grids ``(e, h', w')`` and ``(n, e, h', w')``; resized to the grid if need be. Without them there is no
+        semantic term.
+    lam, tau : float
+        Weight and temperature of the semantic term.
+    objective : {"set", "paper"}
+        How edits are ranked (see the module).
+    keep : float, optional
+        The paper's prefilter: the fraction of all pairs, by cosine, that is considered. None or 1.0: all.
+    screen : int, "auto" or None
+        How many candidates are evaluated exactly per edit, best first-order estimate first. None: all.
+    beam : int
+        How many lists of edits are followed at once; 1 is greedy.
+    max_edits : int, optional
+        Give up after so many; by default ``h*w``.
+    memory_mb : float
+        Memory the evaluation of candidates may use.
+    allowed : Tensor, optional
+        Mask ``(h*w, n*h*w)`` of pairs that may be swapped: a hard constraint (see `candidates.same_label`).
+
+    Returns
+    -------
+    Counterfactual
+        With ``flipped = False`` if `max_edits` was reached first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> head = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 3))
+    >>> grids = torch.randn(5, 8, 7, 7, generator=torch.Generator().manual_seed(0))
+    >>> said = int(head(grids[:1]).argmax())
+    >>> cf = find_counterfactual(head, grids[0], grids[1:], target=(said + 1) % 3)
+    >>> bool(cf.verify(head, grids[0], grids[1:]))
+    True
+    """
+    started = time.perf_counter()
+    query, distractors = _check_grids(query, distractors)
+    shape = GridShape(int(query.shape[1]), int(query.shape[2]))
+    pairs = (shape.cells, shape.cells * len(distractors))
+    _check_settings(lam, tau, objective, keep, screen, beam, max_edits, memory_mb)
+    likeness, mask = _semantics(query_aux, distractor_aux, shape, len(distractors), lam, tau, keep)
+    if allowed is not None:
+        if tuple(allowed.shape) != pairs:
+            raise ShapeError(f"allowed has shape {tuple(allowed.shape)}.", f"Pass a mask of shape {pairs}.")
+        mask = allowed.bool() if mask is None else mask & allowed.bool()
+    limit = shape.cells if max_edits is None else min(max_edits, shape.cells)
+
+    with torch.no_grad():
+        evaluator = evaluator_for(head, query, distractors, int(memory_mb * 2**20))
+        prepared = evaluator.prepare(evaluator.query[None])
+        before = _first_step(prepared.logits[0], target)
+        search = _Search(evaluator, target, likeness, lam, objective, screen, beam)
+        best, flipped = search.run(prepared, Candidates(pairs, mask, query.device), limit)
+
+    return Counterfactual(
+        query_class=before.predicted,
+        target=target,
+        grid=shape,
+        distractors=len(distractors),
+        edits=tuple(Edit(i, j, j // shape.cells) for i, j in best.edits),
+        before=before,
+        trace=best.steps,
+        flipped=flipped,
+        settings={
+            "lam": lam, "tau": tau, "objective": objective, "keep": keep, "screen": screen, "beam": beam,
+            "max_edits": max_edits, "semantic": likeness is not None, "constrained": allowed is not None,
+        },
+        source={"partswap": __version__, "evaluator": evaluator.name},
+        evaluations=search.evaluations,
+        seconds=time.perf_counter() - started,
+    )  # fmt: skip
+
+
+class _Search:
+    """The loop over depths."""
+
+    def __init__(
+        self,
+        evaluator: SwapEvaluator,
+        target: int,
+        likeness: Tensor | None,
+        lam: float,
+        objective: Objective,
+        screen: int | Literal["auto"] | None,
+        beam: int,
+    ) -> None:
+        self.evaluator, self.target, self.likeness = evaluator, target, likeness
+        self.lam, self.objective, self.beam = lam, objective, beam
+        self.screen = AUTO_SCREEN if screen == "auto" else screen
+        self.evaluations = 0
+
+    def run(self, prepared: Prepared, candidates: Candidates, limit: int) -> tuple[_Path, bool]:
+        paths = [_Path((), 0.0, ())]
+        for _ in range(limit):
+            state, i, j, likeness = self._proposals(prepared, paths, candidates)
+            scores, flips = self.evaluator.evaluate(
+                prepared, state, i, j, self.target, flips=self.objective == "set"
+            )
+            self.evaluations += len(i)
+            ranks = scores + self.lam * likeness
+            flipping = flips.nonzero().flatten() if self.objective == "set" else flips.new_zeros(0, dtype=torch.long)
+            done = len(flipping) > 0
+            order = self._best(ranks, flipping if done else None)
+            kept = self._distinct(order, paths, state, i, j, 1 if done else self.beam)
+            prepared = self.evaluator.advance(prepared, state[kept], i[kept], j[kept])
+            paths = [
+                self._extend(paths[int(state[k])], int(i[k]), int(j[k]), prepared.logits[row], float(ranks[k]))
+                for row, k in enumerate(kept.tolist())
+            ]
+            for path in paths:
+                if path.steps[-1].predicted == self.target:
+                    return path, True
+        return paths[0], False
+
+    def _proposals(
+        self, prepared: Prepared, paths: list[_Path], candidates: Candidates
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the candidates worth evaluating and the semantic part of their rank, in flat order per path."""
+        gradient = self.evaluator.gradient(prepared, self.target) if self.screen is not None else None
+        states, rows, cols, likes = [], [], [], []
+        for number, path in enumerate(paths):
+            open_pairs = candidates.open(path.edits)
+            likeness = self._likeness(path)
+            if gradient is not None and self.screen is not None:
+                cells = prepared.cells[number]
+                guess = estimated_gain(gradient[number], cells, self.evaluator.donors)
+                if likeness is not None:
+                    guess = guess + self.lam * likeness
+                guess = guess.masked_fill(~open_pairs, -torch.inf).flatten()
+                count = min(self.screen, int(open_pairs.sum()))
+                flat = guess.topk(count).indices.sort().values
+            else:
+                flat = open_pairs.flatten().nonzero().flatten()
+            i, j = flat // candidates.shape[1], flat % candidates.shape[1]
+            states.append(torch.full_like(i, number))
+            rows.append(i)
+            cols.append(j)
+            likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(i).float())
+        return torch.cat(states), torch.cat(rows), torch.cat(cols), torch.cat(likes)
+
+    def _likeness(self, path: _Path) -> Tensor | None:
+        """Return the semantic part of the rank of every next edit, ``(h*w, n*h*w)``, not yet times lam."""
+        if self.likeness is None or self.objective == "paper":
+            return self.likeness
+        return (self.likeness + path.likeness) / (len(path.edits) + 1)
+
+    def _best(self, ranks: Tensor, among: Tensor | None) -> Tensor:
+        """Return candidate numbers, best first; equal ranks: lowest flat index first."""
+        if among is None:
+            return torch.sort(ranks, descending=True, stable=True).indices
+        return among[torch.sort(ranks[among], descending=True, stable=True).indices]
+
+    def _distinct(
+        self, order: Tensor, paths: list[_Path], state: Tensor, i: Tensor, j: Tensor, count: int
+    ) -> Tensor:
+        """Return the best `count` candidates that lead to different sets of edits."""
+        if len(paths) == 1:
+            return order[:count]
+        seen: set[frozenset[tuple[int, int]]] = set()
+        kept: list[int] = []
+        for k in order.tolist():
+            key = frozenset((*paths[int(state[k])].edits, (int(i[k]), int(j[k]))))
+            if key not in seen:
+                seen.add(key)
+                kept.append(k)
+            if len(kept) == count:
+                break
+        return torch.tensor(kept, device=order.device)
+
+    def _extend(self, path: _Path, i: int, j: int, logits: Tensor, objective: float) -> _Path:
+        likeness = 0.0 if self.likeness is None else float(self.likeness[i, j])
+        probability = float(logits.softmax(0)[self.target])
+        step = Step(probability, int(logits.argmax()), objective)
+        return _Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _check_grids(query: Tensor, distractors: Tensor) -> tuple[Tensor, Tensor]:
+    query = check_grid(query, "query", ndim=3)
+    if isinstance(distractors, Tensor) and distractors.ndim == 4 and len(distractors) == 0:
+        raise NoDistractorsError(
+            "there are no distractors.", "Pass at least one image that the model predicts as the target class."
+        )
+    distractors = check_grid(distractors, "distractors", ndim=4)
+    if distractors.shape[1:] != query.shape:
+        raise ShapeError(
+            f"distractors have grids of shape {tuple(distractors.shape[1:])}, the query {tuple(query.shape)}.",
+            "Compute both with the same features, from images of the same size.",
+        )
+    if distractors.device != query.device:
+        raise ShapeError(f"query is on {query.device}, distractors on {distractors.device}.", "Move one of them.")
+    return query, distractors
+
+
+def _first_step(logits: Tensor, target: int) -> Step:
+    classes = len(logits)
+    if isinstance(target, bool) or not isinstance(target, int) or not 0 <= target < classes:
+        raise ClassIndexError(f"target {target!r} is not a class.", f"Use a number from 0 to {classes - 1}.")
+    predicted = int(logits.argmax())
+    if predicted == target:
+        raise ClassIndexError(
+            f"the model already predicts class {target} for the query.",
+            "Choose another target, or another query: there is nothing to change.",
+        )
+    return Step(float(logits.softmax(0)[target]), predicted)
+
+
+def _check_settings(
+    lam: float,
+    tau: float,
+    objective: str,
+    keep: float | None,
+    screen: int | str | None,
+    beam: int,
+    max_edits: int | None,
+    memory_mb: float,
+) -> None:
+    rules = [
+        (0 <= lam < float("inf"), f"lam is {lam}.", "Use 0 (no semantic term) or more."),
+        (0 < tau < float("inf"), f"tau is {tau}.", "Use a temperature above 0, such as 0.1."),
+        (objective in ("paper", "set"), f"objective is {objective!r}.", "Use 'set' or 'paper'."),
+        (keep is None or 0 < keep <= 1, f"keep is {keep}.", "Use a fraction above 0 and at most 1, or None."),
+        (
+            screen in (None, "auto") or (isinstance(screen, int) and screen >= 1),
+            f"screen is {screen!r}.",
+            "Use 'auto', a number of candidates, or None for all.",
+        ),
+        (isinstance(beam, int) and beam >= 1, f"beam is {beam!r}.", "Use 1 (greedy) or more."),
+        (max_edits is None or max_edits >= 1, f"max_edits is {max_edits}.", "Use 1 or more, or None."),
+        (memory_mb > 0, f"memory_mb is {memory_mb}.", "Use a number of megabytes above 0."),
+    ]
+    for fine, problem, fix in rules:
+        if not fine:
+            raise SettingError(problem, fix)
+
+
+def _semantics(
+    query_aux: Tensor | None,
+    distractor_aux: Tensor | None,
+    shape: GridShape,
+    count: int,
+    lam: float,
+    tau: float,
+    keep: float | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return ``log L_s`` and the prefilter's mask, None where there is none."""
+    if (query_aux is None) != (distractor_aux is None):
+        raise ShapeError("only one of query_aux and distractor_aux is given.", "Give both or neither.")
+    filtered = keep is not None and keep < 1
+    if query_aux is None or distractor_aux is None:
+        if filtered:
+            raise SettingError("keep needs auxiliary grids.", "Pass query_aux and distractor_aux, or keep=None.")
+        return None, None
+    query_aux = check_grid(query_aux, "query_aux", ndim=3)
+    distractor_aux = check_grid(distractor_aux, "distractor_aux", ndim=4)
+    if len(distractor_aux) != count or distractor_aux.shape[1] != query_aux.shape[0]:
+        raise ShapeError(
+            f"distractor_aux has shape {tuple(distractor_aux.shape)} for {count} distractors and a query_aux of shape "
+            f"{tuple(query_aux.shape)}.",
+            "Compute both with the same auxiliary, one grid per distractor.",
+        )
+    cosine = cosines(resize_grid(query_aux[None], shape)[0], resize_grid(distractor_aux, shape))
+    mask = prefilter(cosine, keep) if filtered and keep is not None else None
+    return (log_likeness(cosine, tau) if lam > 0 else None), mask
