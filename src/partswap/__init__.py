@@ -1,5 +1,84 @@
-"""Counterfactual explanations of image classifiers, a head for a head and a tail for a tail."""
+"""Counterfactual explanations of image classifiers, a head for a head and a tail for a tail.
+
+The whole public face is a handful of names; they are imported when first used, so ``import partswap`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from partswap._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from partswap import aviary
+    from partswap.counterfactual import Counterfactual, Edit, Step
+    from partswap.data import DATASETS
+    from partswap.errors import PartswapError
+    from partswap.explainer import Explainer
+    from partswap.grid import GridShape
+    from partswap.images import Preprocess
+    from partswap.layers import default_layer, list_layers
+    from partswap.metrics import METRICS
+    from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
+    from partswap.models.zoo import load_model
+    from partswap.search import METHODS, find_counterfactual
+    from partswap.split import Split, split
+
+_HOMES = {
+    "AUXILIARIES": "partswap.models.auxiliaries",
+    "Auxiliary": "partswap.models.auxiliaries",
+    "Counterfactual": "partswap.counterfactual",
+    "DATASETS": "partswap.data",
+    "Edit": "partswap.counterfactual",
+    "Explainer": "partswap.explainer",
+    "GridShape": "partswap.grid",
+    "METHODS": "partswap.search",
+    "METRICS": "partswap.metrics",
+    "PartswapError": "partswap.errors",
+    "Preprocess": "partswap.images",
+    "Split": "partswap.split",
+    "Step": "partswap.counterfactual",
+    "aviary": "partswap.aviary",
+    "default_layer": "partswap.layers",
+    "find_counterfactual": "partswap.search",
+    "list_layers": "partswap.layers",
+    "load_model": "partswap.models.zoo",
+    "split": "partswap.split",
+}
+
+__all__ = [
+    "AUXILIARIES",
+    "DATASETS",
+    "METHODS",
+    "METRICS",
+    "Auxiliary",
+    "Counterfactual",
+    "Edit",
+    "Explainer",
+    "GridShape",
+    "PartswapError",
+    "Preprocess",
+    "Split",
+    "Step",
+    "__version__",
+    "aviary",
+    "default_layer",
+    "find_counterfactual",
+    "list_layers",
+    "load_model",
+    "split",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'partswap' has no attribute {name!r}")
+    home = importlib.import_module(_HOMES[name])
+    value = home if name == "aviary" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -59,7 +59,7 @@ def train(which: str, out: Path, *, per_class: int = 240, epochs: int | None = N
         labels = np.array([data.label(i) for i in range(len(data))])
         _fit_classifier(model, pixels, labels, epochs or (22 if which == "vgg" else 16), seed)
     else:
-        _fit_auxiliary(model, pixels, epochs or 12, seed)
+        _fit_auxiliary(model, pixels, epochs or 8, seed)
     model.eval()
     out.parent.mkdir(parents=True, exist_ok=True)
     half = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in model.state_dict().items()}
@@ -76,7 +76,8 @@ def _batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tens
 
 def _mixed_precision() -> torch.autocast:
     """Halve the time where the processor has bfloat16 arithmetic; elsewhere it would only be slower."""
-    return torch.autocast("cpu", torch.bfloat16, enabled=bool(torch.cpu.get_capabilities().get("avx512_bf16")))
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    return torch.autocast("cpu", torch.bfloat16, enabled=bool(capabilities.get("avx512_bf16")))
 
 
 def _progress() -> Progress:
@@ -142,6 +143,11 @@ def _random_affine(count: int, generator: torch.Generator) -> Tensor:
     return torch.stack(rows, 1)
 
 
+def _warp(x: Tensor, to_image: Tensor, size: int = 160) -> Tensor:
+    where = F.affine_grid(to_image, [len(x), 3, size, size], align_corners=False)
+    return F.grid_sample(x, where, padding_mode="reflection", align_corners=False)
+
+
 def _recolour(x: Tensor, generator: torch.Generator) -> Tensor:
     """Change the colours of [0, 1] images beyond recognition, so that only shape and place say what a part is."""
     n = len(x)
@@ -176,15 +182,7 @@ def _fit_auxiliary(model: nn.Module, pixels: NDArray[np.uint8], epochs: int, see
             for chosen in _batches(len(images), batch, generator):
                 x = images[chosen].float() / 255
                 maps = [_random_affine(len(x), generator) for _ in range(2)]
-                views = [
-                    F.grid_sample(
-                        _recolour(x, generator),
-                        F.affine_grid(m, [len(x), 3, 192, 192], align_corners=False),
-                        padding_mode="reflection",
-                        align_corners=False,
-                    )
-                    for m in maps
-                ]
+                views = [_recolour(_warp(x, m), generator) for m in maps]
                 both = torch.cat(views).sub(STANDARDISE[0]).div(STANDARDISE[1])
                 with _mixed_precision():
                     grids = model(both.contiguous(memory_format=torch.channels_last)).float()
@@ -196,7 +194,7 @@ def _fit_auxiliary(model: nn.Module, pixels: NDArray[np.uint8], epochs: int, see
                 optimiser.step()
                 schedule.step()
                 done += 1
-                text = f"contrast {float(contrast):.2f}, clusters {float(cluster):.2f}"
+                text = f"contrast {contrast.item():.2f}, clusters {cluster.item():.2f}"
                 progress.update(task, advance=1, description=text)
 
 

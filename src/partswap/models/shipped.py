@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from partswap.aviary import all_species
 from partswap.errors import UnknownNameError, suggest
+from partswap.images import Preprocess
 from partswap.models.small import SmallAuxiliary, SmallResNet, SmallVGG
 
 #: Mean and standard deviation the images are standardised with, all channels alike.
 STANDARDISE = (0.45, 0.25)
+PREPROCESS = Preprocess(224, mean=(STANDARDISE[0],) * 3, std=(STANDARDISE[1],) * 3)
 
 
 def build(which: str) -> nn.Module:

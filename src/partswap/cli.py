@@ -1,0 +1,161 @@
+"""The command line: one thin command per verb."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from partswap._version import __version__
+from partswap.errors import PartswapError
+
+app = typer.Typer(
+    name="partswap",
+    help="Which regions of an image would have to look like which for the model to say another class?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+aviary_app = typer.Typer(help="The drawn birds: look at them, train on them.", no_args_is_help=True)
+app.add_typer(aviary_app, name="aviary")
+console = Console()
+
+
+def main() -> None:
+    """Run the command line; a partswap error is one line on standard error and exit code 1."""
+    try:
+        app()
+    except PartswapError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"partswap {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Counterfactual explanations of image classifiers."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("out/demo"),
+    model: Annotated[str, typer.Option(help="Shipped classifier: vgg or resnet.")] = "vgg",
+    queries: Annotated[int, typer.Option(help="How many birds to explain.")] = 40,
+    distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 10,
+    seed: Annotated[int, typer.Option(help="Which birds.")] = 0,
+) -> None:
+    """Explain some birds with several methods, print a table, write a report to look at."""
+    from partswap.experiments.demo import run_demo
+
+    result = run_demo(out, model=model, queries=queries, distractors=distractors, seed=seed, console=console)
+    console.print(f"report: {result.report}", soft_wrap=True)
+
+
+@app.command()
+def layers(
+    model: Annotated[str, typer.Argument(help="Name of a torchvision or timm model.")],
+) -> None:
+    """List where a model can be cut, with the grid each place gives."""
+    from partswap.layers import layers_table
+    from partswap.models.zoo import load_model
+
+    console.print(layers_table(load_model(model)))
+
+
+@app.command()
+def explain(
+    query: Annotated[Path, typer.Argument(help="The image to explain.")],
+    distractors: Annotated[list[Path], typer.Argument(help="Images of the other class, or folders of them.")],
+    model: Annotated[str, typer.Option(help="Name of a torchvision or timm model, or aviary:vgg, aviary:resnet.")],
+    weights: Annotated[str | None, typer.Option(help="Path to its weights, or 'default' for official ones.")] = None,
+    layer: Annotated[str | None, typer.Option(help="Where to cut it (see partswap layers).")] = None,
+    auxiliary: Annotated[str | None, typer.Option(help="Who says which cells show the same part.")] = None,
+    method: Annotated[str, typer.Option(help="goyal, paper or partswap.")] = "partswap",
+    target: Annotated[int | None, typer.Option(help="Class the model should say; its second guess if not given.")] = None,
+    keep_misclassified: Annotated[bool, typer.Option(help="Use distractors the model gets wrong, too.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write the counterfactual as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a figure (png, svg, pdf).")] = None,
+) -> None:
+    """Explain one image."""
+    from partswap.experiments.one import explain_files
+
+    cf = explain_files(
+        query,
+        distractors,
+        model=model,
+        weights=weights,
+        layer=layer,
+        auxiliary=auxiliary,
+        method=method,
+        target=target,
+        keep_misclassified=keep_misclassified,
+    )
+    console.print(str(cf), highlight=False)
+    if save:
+        console.print(f"saved {cf.save(save)}", soft_wrap=True)
+    if plot:
+        cf.plot(plot)
+        console.print(f"drew {plot}", soft_wrap=True)
+
+
+@app.command()
+def show(path: Annotated[Path, typer.Argument(help="A counterfactual that was saved as JSON.")]) -> None:
+    """Print a saved counterfactual."""
+    from partswap.counterfactual import Counterfactual
+
+    console.print(str(Counterfactual.load(path)), highlight=False)
+
+
+@aviary_app.command("sheet")
+def aviary_sheet(
+    out: Annotated[Path, typer.Argument(help="PNG or JPEG to write.")],
+    seed: Annotated[int, typer.Option(help="Which individuals.")] = 0,
+    keypoints: Annotated[bool, typer.Option(help="Draw the keypoints.")] = False,
+) -> None:
+    """Draw a contact sheet: one bird of every species."""
+    from partswap.aviary.sheet import contact_sheet
+
+    contact_sheet(seed, keypoints=keypoints).save(out)
+    console.print(f"drew {out}", soft_wrap=True)
+
+
+@aviary_app.command("save")
+def aviary_save(
+    out: Annotated[Path, typer.Argument(help="Folder to write class folders into.")],
+    per_class: Annotated[int, typer.Option(help="Images per species.")] = 10,
+    split: Annotated[str, typer.Option(help="train, test or unlabelled.")] = "test",
+) -> None:
+    """Write birds as files, one folder per species."""
+    from partswap.data.aviary import Aviary
+
+    data = Aviary(split, per_class=per_class)
+    for index in range(len(data)):
+        folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
+        folder.mkdir(parents=True, exist_ok=True)
+        data.bird(index).image.save(folder / f"{index // len(data.classes):04d}.png")
+    console.print(f"{len(data)} birds in {out}", soft_wrap=True)
+
+
+@aviary_app.command("train")
+def aviary_train(
+    which: Annotated[str, typer.Argument(help="vgg, resnet or auxiliary.")],
+    out: Annotated[Path | None, typer.Option(help="Where to save; default aviary_WHICH.safetensors.")] = None,
+    per_class: Annotated[int, typer.Option(help="Images per species to train on.")] = 240,
+    epochs: Annotated[int | None, typer.Option(help="Passes over them; the default made the shipped weights.")] = None,
+) -> None:
+    """Train one of the small networks that ship with the package."""
+    from partswap.models.aviary_training import train
+
+    train(which, out or Path(f"aviary_{which}.safetensors"), per_class=per_class, epochs=epochs)

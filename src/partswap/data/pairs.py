@@ -1,0 +1,43 @@
+"""Which class to explain towards, and which images to take regions from."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def confused_classes(logits: Tensor, labels: Tensor) -> dict[int, int]:
+    """Return, for each class, the class it is most often mistaken for.
+
+    Where two are mistaken equally often (or never), the one with the higher mean probability is taken.
+
+    Parameters
+    ----------
+    logits : Tensor
+        ``(n, classes)`` over the evaluated split.
+    labels : Tensor
+        ``(n,)``.
+    """
+    classes = logits.shape[1]
+    probabilities = logits.float().softmax(1)
+    predicted = logits.argmax(1)
+    nearest = {}
+    for c in sorted(set(labels.tolist())):
+        mine = labels == c
+        counts = torch.bincount(predicted[mine], minlength=classes).double()
+        # Probabilities are at most 1, so they only decide between equal counts.
+        score = counts + 0.5 * probabilities[mine].mean(0).double()
+        score[c] = -1
+        nearest[int(c)] = int(score.argmax())
+    return nearest
+
+
+def choose_distractors(logits: Tensor, labels: Tensor, target: int, count: int, *, seed: int, query: int) -> list[int]:
+    """Return at most `count` images of class `target` that the model gets right, drawn at random.
+
+    The draw depends on the seed and the query only, so any order and any number of workers gives the same.
+    """
+    right = ((labels == target) & (logits.argmax(1) == target)).nonzero().flatten().tolist()
+    rng = np.random.default_rng((seed, query))
+    return [int(right[k]) for k in rng.permutation(len(right))[:count]]

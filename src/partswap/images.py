@@ -1,0 +1,91 @@
+"""Images in: reading them, and turning them into what a model wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from partswap.errors import ImageError, ShapeError
+
+ImageLike = str | Path | Image.Image | np.ndarray | Tensor
+
+
+def read_image(source: str | Path | Image.Image | np.ndarray) -> Image.Image:
+    """Return an RGB image from a path, a PIL image or a ``(height, width[, 3])`` uint8 array."""
+    if isinstance(source, Image.Image):
+        return source.convert("RGB")
+    if isinstance(source, np.ndarray):
+        if source.dtype != np.uint8 or source.ndim not in (2, 3):
+            raise ImageError(
+                f"an array of shape {source.shape} and type {source.dtype} is not an image.",
+                "Pass (height, width, 3) uint8, or a float tensor that is already preprocessed.",
+            )
+        return Image.fromarray(source).convert("RGB")
+    path = Path(source)
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except FileNotFoundError as error:
+        raise ImageError(f"there is no image {path}.", "Check the path.") from error
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ImageError(f"{path} cannot be read as an image ({error}).", "Replace or remove the file.") from error
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Resize the short side, crop the centre, standardise: what most classifiers were trained with.
+
+    Parameters
+    ----------
+    size : int
+        Side of the square the model gets.
+    resize : int, optional
+        Short side before the crop; the same as `size` by default.
+    mean, std : tuple of float
+        Per channel, on a scale of 0 to 1.
+    """
+
+    size: int = 224
+    resize: int | None = None
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+    def canvas(self, image: Image.Image) -> Image.Image:
+        """Return the part of the image the model sees, ``size x size``: the grid lies on this."""
+        short = self.resize or self.size
+        width, height = image.size
+        if (width, height) != (self.size, self.size):
+            scale = short / min(width, height)
+            width, height = max(round(width * scale), self.size), max(round(height * scale), self.size)
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
+        left, top = (width - self.size) // 2, (height - self.size) // 2
+        return image.crop((left, top, left + self.size, top + self.size))
+
+    def tensor(self, canvas: Image.Image) -> Tensor:
+        """Return a canvas as a standardised ``(3, size, size)`` tensor."""
+        pixels = torch.from_numpy(np.array(canvas.convert("RGB"))).permute(2, 0, 1).float().div(255)
+        return (pixels - torch.tensor(self.mean)[:, None, None]) / torch.tensor(self.std)[:, None, None]
+
+    def picture(self, tensor: Tensor) -> Image.Image:
+        """Undo `tensor`, to draw an image that came already preprocessed."""
+        pixels = tensor.cpu() * torch.tensor(self.std)[:, None, None] + torch.tensor(self.mean)[:, None, None]
+        array = pixels.clamp(0, 1).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+        return Image.fromarray(array)
+
+    def __call__(self, source: ImageLike) -> tuple[Tensor, Image.Image]:
+        """Return the model's input ``(3, size, size)`` and the picture of it."""
+        if isinstance(source, Tensor):
+            if source.ndim != 3 or source.shape[0] != 3:
+                raise ShapeError(
+                    f"an image tensor has shape {tuple(source.shape)}.", "Pass (3, height, width), standardised."
+                )
+            if not bool(torch.isfinite(source).all()):
+                raise ImageError("an image tensor holds NaN or infinite values.", "Check how it was standardised.")
+            return source.float(), self.picture(source)
+        canvas = self.canvas(read_image(source))
+        return self.tensor(canvas), canvas

@@ -1,0 +1,19 @@
+"""#Edits: how many swaps does it take?"""
+
+from __future__ import annotations
+
+from partswap.counterfactual import Counterfactual
+from partswap.metrics.base import METRICS, Evidence, Metric
+
+
+@METRICS.register("edits")
+class Edits(Metric):
+    """Number of edits of the explanations that flipped; read it beside the flip rate."""
+
+    title = "#Edits"
+    percent = False
+    per_edit = False
+
+    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
+        """Return the number of edits, nothing if the decision did not flip."""
+        return [float(len(cf.edits))] if cf.flipped else None

@@ -1,0 +1,18 @@
+"""Flip rate: how often does the model end up saying the target?"""
+
+from __future__ import annotations
+
+from partswap.counterfactual import Counterfactual
+from partswap.metrics.base import METRICS, Evidence, Metric
+
+
+@METRICS.register("flip_rate")
+class FlipRate(Metric):
+    """Share of explanations after which the model says the target."""
+
+    title = "Flip rate"
+    per_edit = False
+
+    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
+        """Return 1 if the decision flipped, else 0."""
+        return [float(cf.flipped)]

@@ -1,0 +1,19 @@
+"""Seconds: how long does an explanation take?"""
+
+from __future__ import annotations
+
+from partswap.counterfactual import Counterfactual
+from partswap.metrics.base import METRICS, Evidence, Metric
+
+
+@METRICS.register("seconds")
+class Seconds(Metric):
+    """Time of the search, per explanation."""
+
+    title = "Seconds"
+    percent = False
+    per_edit = False
+
+    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
+        """Return the seconds the search took."""
+        return [cf.seconds]

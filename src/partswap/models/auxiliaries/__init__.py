@@ -1,0 +1,9 @@
+"""Auxiliaries: models that say which cells show the same part, registered by name.
+
+To add one, drop a file into this folder with a function that returns an `Auxiliary` and
+``@AUXILIARIES.register("name")``.
+"""
+
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+
+__all__ = ["AUXILIARIES", "Auxiliary"]

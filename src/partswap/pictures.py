@@ -1,0 +1,195 @@
+"""Pictures of a counterfactual: a figure for papers, a fragment of HTML for notebooks and reports.
+
+Drawing is separate from results: nothing here changes a counterfactual, and nothing there knows how it is drawn.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from partswap.counterfactual import Counterfactual, Step
+from partswap.errors import SettingError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: One colour per edit, readable on photographs and for colour-blind eyes; they repeat after the last.
+COLORS = ("#ffb000", "#dc267f", "#00b4d8", "#9bd770", "#fe6100", "#b388ff", "#f5e663", "#ff9ecb")
+
+
+def color(number: int) -> str:
+    """Return the colour of the edit with this number (from 0)."""
+    return COLORS[number % len(COLORS)]
+
+
+# -- HTML -----------------------------------------------------------------------------------------------------------
+
+CSS = """
+.ps-card { font: 14px/1.45 system-ui, -apple-system, "Segoe UI", sans-serif; color: #1d2430; background: #fff;
+  border: 1px solid #e3e6ec; border-radius: 12px; padding: 16px 18px; margin: 12px 0; }
+.ps-card h4 { margin: 0 0 12px; font-size: 15px; font-weight: 600; }
+.ps-card h4 small { font-weight: 400; color: #667085; margin-left: 6px; }
+.ps-row { display: flex; flex-wrap: wrap; gap: 14px; align-items: flex-start; }
+.ps-row figure { margin: 0; }
+.ps-row figcaption { font-size: 12px; color: #667085; margin-top: 5px; max-width: 184px; }
+.ps-row svg.ps-image { width: 184px; height: auto; border-radius: 8px; display: block; background: #eef0f4; }
+.ps-trace { flex: 1 1 230px; min-width: 220px; }
+.ps-step { display: grid; grid-template-columns: 24px 1fr 44px; gap: 8px; align-items: center; margin: 0 0 7px; }
+.ps-step .ps-dot { width: 20px; height: 20px; border-radius: 6px; font-size: 11px; font-weight: 700; color: #14181f;
+  display: flex; align-items: center; justify-content: center; }
+.ps-bar { height: 10px; background: #eef0f4; border-radius: 5px; overflow: hidden; }
+.ps-bar i { display: block; height: 100%; background: #98a2b3; border-radius: 5px; }
+.ps-bar i.ps-flip { background: #1f9d61; }
+.ps-step b { font-variant-numeric: tabular-nums; font-weight: 600; text-align: right; }
+.ps-says { grid-column: 2 / 4; font-size: 12px; color: #667085; margin-top: -5px; }
+"""
+
+
+def counterfactual_html(cf: Counterfactual, *, style: bool = True, title: str | None = None) -> str:
+    """Return a card: query and distractors with the swapped cells outlined, and the probability after each edit."""
+    heading = html.escape(title or f"{cf.class_name(cf.query_class)} → {cf.class_name(cf.target)}")
+    count = f"{len(cf)} edit{'' if len(cf) == 1 else 's'}"
+    note = count if cf.flipped else f"not flipped after {count}"
+    figures = [_figure(cf, None)]
+    figures += [_figure(cf, image) for image in used_distractors(cf)]
+    steps = [_step_html(cf, cf.before, None)]
+    steps += [_step_html(cf, step, number) for number, step in enumerate(cf.trace)]
+    return (
+        (f"<style>{CSS}</style>" if style else "")
+        + f'<div class="ps-card"><h4>{heading}<small>{note}</small></h4><div class="ps-row">'
+        + "".join(figures)
+        + f'<div class="ps-trace">{"".join(steps)}</div></div></div>'
+    )
+
+
+def used_distractors(cf: Counterfactual) -> list[int]:
+    """Return the distractors that cells were taken from, in order of first use."""
+    return list(dict.fromkeys(edit.distractor_image for edit in cf.edits))
+
+
+def _figure(cf: Counterfactual, distractor: int | None) -> str:
+    """Return one picture with its cells outlined: the query (None) or a distractor."""
+    if distractor is None:
+        caption = f"query, {cf.class_name(cf.query_class)}"
+        marks = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
+        image = cf.pictures.query if cf.pictures else None
+    else:
+        caption = f"distractor {distractor + 1}, {cf.class_name(cf.target)}"
+        marks = [
+            (n, e.distractor_cell % cf.grid.cells)
+            for n, e in enumerate(cf.edits)
+            if e.distractor_image == distractor
+        ]
+        image = cf.pictures.distractors[distractor] if cf.pictures else None
+    width, height = image.size if image else (32 * cf.grid.w, 32 * cf.grid.h)
+    body = f'<image href="{data_uri(image)}" width="{width}" height="{height}"/>' if image else _lattice(cf)
+    unit = width / 224
+    for number, cell in marks:
+        left, top, right, bottom = cf.grid.box(cell, (width, height))
+        box = f'x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" fill="none"'
+        body += f'<rect {box} stroke="#fff" stroke-width="{4.5 * unit:.1f}" stroke-opacity=".85" rx="2"/>'
+        body += f'<rect {box} stroke="{color(number)}" stroke-width="{2.6 * unit:.1f}" rx="2"/>'
+        side = 13 * unit
+        body += (
+            f'<rect x="{left:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{color(number)}" rx="2"/>'
+            f'<text x="{left + side / 2:.1f}" y="{top + side * 0.78:.1f}" font-size="{10.5 * unit:.1f}" '
+            f'font-family="sans-serif" font-weight="700" text-anchor="middle" fill="#14181f">{number + 1}</text>'
+        )
+    return (
+        f'<figure><svg class="ps-image" viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(caption)}">'
+        f"{body}</svg><figcaption>{html.escape(caption)}</figcaption></figure>"
+    )
+
+
+def _lattice(cf: Counterfactual) -> str:
+    lines = "".join(f'<path d="M{32 * c} 0V{32 * cf.grid.h}"/>' for c in range(1, cf.grid.w))
+    lines += "".join(f'<path d="M0 {32 * r}H{32 * cf.grid.w}"/>' for r in range(1, cf.grid.h))
+    return f'<g stroke="#cfd4dd">{lines}</g>'
+
+
+def _step_html(cf: Counterfactual, step: Step, number: int | None) -> str:
+    dot = "" if number is None else str(number + 1)
+    paint = "transparent" if number is None else color(number)
+    flip = " class='ps-flip'" if step.predicted == cf.target else ""
+    says = html.escape(cf.class_name(step.predicted))
+    moment = "before" if number is None else f"after edit {number + 1}"
+    return (
+        f'<div class="ps-step"><span class="ps-dot" style="background:{paint}">{dot}</span>'
+        f'<span class="ps-bar"><i{flip} style="width:{100 * step.probability:.1f}%"></i></span>'
+        f'<b>{100 * step.probability:.0f} %</b><span class="ps-says">{moment} the model says {says}</span></div>'
+    )
+
+
+def data_uri(image: Image.Image) -> str:
+    """Return an image as a JPEG data URI."""
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, "JPEG", quality=88)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+# -- matplotlib -----------------------------------------------------------------------------------------------------
+
+
+def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> Figure:
+    """Draw the query, the distractors that were used and the probability trace in one row.
+
+    Needs the images: use what `Explainer.explain` returned, or `Counterfactual.with_images`.
+    """
+    if cf.pictures is None:
+        raise SettingError("this counterfactual has no images attached.", "Call with_images(query, distractors) first.")
+    from matplotlib.figure import Figure
+
+    used = used_distractors(cf)
+    panels: list[tuple[str, Image.Image, list[tuple[int, int]]]] = [
+        (cf.class_name(cf.query_class), cf.pictures.query, [(n, e.query_cell) for n, e in enumerate(cf.edits)])
+    ]
+    for image in used:
+        cells = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == image]
+        panels.append((cf.class_name(cf.target), cf.pictures.distractors[image], cells))
+    figure = Figure(figsize=(2.6 * len(panels) + 3.2, 3.0), layout="constrained")
+    axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.1])
+    for axis, (title, picture, marks) in zip(axes, panels, strict=False):
+        _draw_panel(axis, cf, title, picture, marks)
+    _draw_trace(axes[-1], cf)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Sequence[tuple[int, int]]) -> None:
+    from matplotlib.patches import Rectangle
+
+    axis.imshow(image)
+    axis.set_title(title, fontsize=9)
+    axis.set_axis_off()
+    for number, cell in marks:
+        left, top, right, bottom = cf.grid.box(cell, image.size)
+        for edge, width in (("white", 4.0), (color(number), 2.2)):
+            axis.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=edge, linewidth=width))
+        axis.text(
+            left, top, f"{number + 1}", fontsize=7, fontweight="bold", va="top", ha="left",
+            bbox={"facecolor": color(number), "edgecolor": "none", "pad": 1.2},
+        )  # fmt: skip
+
+
+def _draw_trace(axis: Axes, cf: Counterfactual) -> None:
+    steps = [cf.before, *cf.trace]
+    names = ["before", *(f"edit {n + 1}" for n in range(len(cf.trace)))]
+    paints = ["#98a2b3", *(color(n) for n in range(len(cf.trace)))]
+    axis.barh(names, [s.probability for s in steps], color=paints, height=0.6)
+    for row, step in enumerate(steps):
+        axis.text(min(step.probability + 0.02, 0.86), row, f"{step.probability:.0%}", va="center", fontsize=8)
+    axis.set_xlim(0, 1)
+    axis.invert_yaxis()
+    axis.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"], fontsize=8)
+    axis.tick_params(axis="y", labelsize=8, length=0)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.set_title(f"model says {cf.class_name(cf.target)}", fontsize=9)
