@@ -83,7 +83,9 @@ def explain(
     layer: Annotated[str | None, typer.Option(help="Where to cut it (see partswap layers).")] = None,
     auxiliary: Annotated[str | None, typer.Option(help="Who says which cells show the same part.")] = None,
     method: Annotated[str, typer.Option(help="goyal, paper or partswap.")] = "partswap",
-    target: Annotated[int | None, typer.Option(help="Class the model should say; its second guess if not given.")] = None,
+    target: Annotated[
+        int | None, typer.Option(help="Class the model should say; its second guess if not given.")
+    ] = None,
     keep_misclassified: Annotated[bool, typer.Option(help="Use distractors the model gets wrong, too.")] = False,
     save: Annotated[Path | None, typer.Option(help="Write the counterfactual as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a figure (png, svg, pdf).")] = None,

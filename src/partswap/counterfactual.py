@@ -156,7 +156,8 @@ class Counterfactual:
     def __post_init__(self) -> None:
         if len(self.edits) != len(self.trace):
             raise SettingError(
-                f"{len(self.edits)} edits but {len(self.trace)} steps in the trace.", "Give one step per edit."
+                f"{len(self.edits)} edits but {len(self.trace)} steps in the trace.",
+                "Give one step per edit.",
             )
         for edit in self.edits:
             ok = 0 <= edit.query_cell < self.grid.cells
@@ -259,7 +260,8 @@ class Counterfactual:
             logits = torch.cat([head(g[None]) for g in batch]).float()
         if self.target >= logits.shape[1]:
             raise ClassIndexError(
-                f"target {self.target} but the head has {logits.shape[1]} classes.", "Pass the head of this model."
+                f"target {self.target} but the head has {logits.shape[1]} classes.",
+                "Pass the head of this model.",
             )
         probabilities = logits.softmax(1)[:, self.target].tolist()
         predicted = int(logits[-1].argmax())
@@ -301,7 +303,8 @@ class Counterfactual:
             )
         except (KeyError, TypeError, SettingError) as error:
             raise FileFormatError(
-                f"{where} is damaged ({error}).", "Make it again; a counterfactual file has all fields or none."
+                f"{where} is damaged ({error}).",
+                "Make it again; a counterfactual file has all fields or none.",
             ) from error
 
     def save(self, path: str | Path) -> Path:

@@ -169,7 +169,8 @@ class Explainer:
             distractor_aux=donors.aux,
         )
         return replace(
-            found.with_images(encoded.pictures[0], donors.pictures), source=self._source(found, encoded, donors)
+            found.with_images(encoded.pictures[0], donors.pictures),
+            source=self._source(found, encoded, donors),
         )
 
     def explain_many(

@@ -69,8 +69,8 @@ def resize_grid(grids: Tensor, shape: GridShape) -> Tensor:
     if tuple(grids.shape[-2:]) == tuple(shape):
         return grids
     if grids.shape[-2] >= shape.h and grids.shape[-1] >= shape.w:
-        return F.adaptive_avg_pool2d(grids, tuple(shape))
-    return F.interpolate(grids, size=tuple(shape), mode="bilinear", align_corners=False)
+        return F.adaptive_avg_pool2d(grids, (shape.h, shape.w))
+    return F.interpolate(grids, size=(shape.h, shape.w), mode="bilinear", align_corners=False)
 
 
 def check_grid(grid: Tensor, name: str, *, ndim: int) -> Tensor:

@@ -82,7 +82,8 @@ class Preprocess:
         if isinstance(source, Tensor):
             if source.ndim != 3 or source.shape[0] != 3:
                 raise ShapeError(
-                    f"an image tensor has shape {tuple(source.shape)}.", "Pass (3, height, width), standardised."
+                    f"an image tensor has shape {tuple(source.shape)}.",
+                    "Pass (3, height, width), standardised.",
                 )
             if not bool(torch.isfinite(source).all()):
                 raise ImageError("an image tensor holds NaN or infinite values.", "Check how it was standardised.")

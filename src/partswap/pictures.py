@@ -84,9 +84,7 @@ def _figure(cf: Counterfactual, distractor: int | None) -> str:
     else:
         caption = f"distractor {distractor + 1}, {cf.class_name(cf.target)}"
         marks = [
-            (n, e.distractor_cell % cf.grid.cells)
-            for n, e in enumerate(cf.edits)
-            if e.distractor_image == distractor
+            (n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == distractor
         ]
         image = cf.pictures.distractors[distractor] if cf.pictures else None
     width, height = image.size if image else (32 * cf.grid.w, 32 * cf.grid.h)
@@ -149,7 +147,11 @@ def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> F
 
     used = used_distractors(cf)
     panels: list[tuple[str, Image.Image, list[tuple[int, int]]]] = [
-        (cf.class_name(cf.query_class), cf.pictures.query, [(n, e.query_cell) for n, e in enumerate(cf.edits)])
+        (
+            cf.class_name(cf.query_class),
+            cf.pictures.query,
+            [(n, e.query_cell) for n, e in enumerate(cf.edits)],
+        )
     ]
     for image in used:
         cells = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == image]
@@ -164,7 +166,9 @@ def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> F
     return figure
 
 
-def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Sequence[tuple[int, int]]) -> None:
+def _draw_panel(
+    axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Sequence[tuple[int, int]]
+) -> None:
     from matplotlib.patches import Rectangle
 
     axis.imshow(image)
@@ -173,7 +177,9 @@ def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, 
     for number, cell in marks:
         left, top, right, bottom = cf.grid.box(cell, image.size)
         for edge, width in (("white", 4.0), (color(number), 2.2)):
-            axis.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=edge, linewidth=width))
+            axis.add_patch(
+                Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=edge, linewidth=width)
+            )
         axis.text(
             left, top, f"{number + 1}", fontsize=7, fontweight="bold", va="top", ha="left",
             bbox={"facecolor": color(number), "edgecolor": "none", "pad": 1.2},

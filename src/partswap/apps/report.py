@@ -35,7 +35,8 @@ class Example:
 
 PAGE_CSS = """
 :root { color-scheme: light; }
-body { margin: 0; background: #f5f6f9; color: #1d2430; font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+body { margin: 0; background: #f5f6f9; color: #1d2430;
+  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 24px 80px; }
 h1 { font-size: 28px; margin: 0 0 6px; letter-spacing: -0.01em; }
 p.lead { color: #475467; margin: 0 0 24px; max-width: 70ch; }

@@ -250,7 +250,12 @@ class BirdPainter:
             return
         color = self.color("crown_color")
         for k, (length, lift) in enumerate(((0.62, 0.42), (0.78, 0.24), (0.56, 0.06))):
-            points = [(0.1, 0.72), (-0.55, 0.98 + lift * 0.5), (-1.0 - length * 0.55, 0.86 + lift), (-0.72, 0.36)]
+            points = [
+                (0.1, 0.72),
+                (-0.55, 0.98 + lift * 0.5),
+                (-1.0 - length * 0.55, 0.86 + lift),
+                (-0.72, 0.36),
+            ]
             curve = np.array([self.head(*p) for p in spline(points, steps=5)])
             canvas.paint(*self._shape(curve), color * (0.84 + 0.07 * k), LABEL["crown"])
 
@@ -260,9 +265,7 @@ class BirdPainter:
         swell = 1 + 0.16 * np.clip(self.u, -1, 1)
         body = ellipse(self.u, self.v / swell, 0.96, depth)
         rump = ellipse(self.u + 0.72, self.v - 0.04, 0.42, depth * 0.40)
-        neck = capsule(
-            self.x, self.y, self.shoulder, self.head_center, depth * 0.66, self.radius * 0.80
-        )
+        neck = capsule(self.x, self.y, self.shoulder, self.head_center, depth * 0.66, self.radius * 0.80)
         skull = ellipse(self.a * self.radius, self.b * self.radius, self.radius * 1.03, self.radius * 0.97)
         whole = smooth_union(body, rump, 0.22)
         whole = smooth_union(whole, neck, 0.20)
@@ -331,6 +334,7 @@ class BirdPainter:
         if pattern == "plain":
             return base
         ink = _rgb("umber", self.tint)
+        mark: Field
         if pattern == "streaked":
             rows = np.sin(u * 17 + 1.5 * self.feathers)
             dashes = np.sin(v * 26 + 2.5 * np.floor(u * 17 / (2 * math.pi)))
@@ -367,7 +371,7 @@ class BirdPainter:
         )  # fmt: skip
         points = place(outline)
         # A soft shadow under the wing lifts it off the body.
-        where, shadow = self._shape(points + (0.03, -0.07))
+        where, shadow = self._shape(points + np.array([0.03, -0.07]))
         canvas.rgb[where] *= (1 - 0.28 * shadow * (canvas.label[where] > 0))[..., None]
         where, cover = self._shape(points)
         cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
@@ -383,6 +387,7 @@ class BirdPainter:
         color = base * (1 + relief + 0.06 * self.feathers[where])[..., None]
         bars = self.attributes["wing_bars"]
         pale = _rgb("white", self.tint)
+        mark: Field
         if bars == "two":
             bend = p + 0.30 * q + 0.012 * fan
             mark = smoothstep(0.34, 0.37, bend) * smoothstep(0.47, 0.44, bend)

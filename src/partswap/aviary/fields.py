@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-Field = NDArray[np.float32]
+Field = NDArray[np.floating]
 Window = tuple[slice, slice]
 
 
@@ -27,9 +27,7 @@ def ellipse(x: Field, y: Field, rx: float, ry: float) -> Field:
     return np.asarray(k0 * (k0 - 1) / k1, dtype=np.float32)
 
 
-def capsule(
-    x: Field, y: Field, start: tuple[float, float], end: tuple[float, float], r0: float, r1: float
-) -> Field:
+def capsule(x: Field, y: Field, start: tuple[float, float], end: tuple[float, float], r0: float, r1: float) -> Field:
     """Return the signed distance to a stroke from `start` to `end` whose radius goes from `r0` to `r1`."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     t = np.clip(((x - start[0]) * dx + (y - start[1]) * dy) / (dx * dx + dy * dy + 1e-9), 0, 1)
@@ -75,10 +73,7 @@ def polygon(points: NDArray[np.floating], shape: tuple[int, int], *, oversample:
 def spline(points: list[tuple[float, float]], *, closed: bool = True, steps: int = 8) -> NDArray[np.float64]:
     """Return a Catmull-Rom curve through `points`, as an ``(m, 2)`` array."""
     p = np.asarray(points, np.float64)
-    if closed:
-        p = np.concatenate([p[-1:], p, p[:2]])
-    else:
-        p = np.concatenate([p[:1], p, p[-1:]])
+    p = np.concatenate([p[-1:], p, p[:2]] if closed else [p[:1], p, p[-1:]])
     t = np.linspace(0, 1, steps, endpoint=False)[:, None]
     segments = [
         0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t**2 + (3 * b - a - 3 * c + d) * t**3)

@@ -64,7 +64,7 @@ def background(rng: np.random.Generator) -> Rgb:
         where, cover = polygon(np.concatenate([stem - across, (stem + across)[::-1]]), (SIZE, SIZE), oversample=1)
         behind = rgb[where]
         behind += (cover * rng.uniform(0.15, 0.4))[..., None] * (tone * rng.uniform(0.4, 1.3) - behind)
-    return np.clip(rgb, 0, 1)
+    return np.asarray(np.clip(rgb, 0, 1), np.float32)
 
 
 def perch(rgb: Rgb, rng: np.random.Generator, feet: tuple[float, float], scale: float) -> None:

@@ -89,7 +89,7 @@ def draw(species: int, seed: int | tuple[int, ...] = 0) -> Bird:
 
     names = list(painter.keypoints)
     points = pose.to_pixels(np.array([painter.keypoints[k] for k in names]))
-    keypoints = {k: (0.0, 0.0, False) for k in KEYPOINTS}
+    keypoints = dict.fromkeys(KEYPOINTS, (0.0, 0.0, False))
     for name, (x, y) in zip(names, points, strict=True):
         inside = 0 <= x < SIZE and 0 <= y < SIZE
         seen = inside and not cover[int(y), int(x)] > 0.5

@@ -46,8 +46,8 @@ def cell_facts(sample: Sample, grid: GridShape) -> CellFacts:
     if sample.part_masks:
         seen = [set(h) for h in held]
         for part, mask in sample.part_masks.items():
-            for cell in np.flatnonzero(cell_share(mask, grid) >= SHOWS):
-                seen[cell].add(part)
+            for shown in np.flatnonzero(cell_share(mask, grid) >= SHOWS).tolist():
+                seen[shown].add(part)
         shows = tuple(frozenset(s) for s in seen)
     inside = None
     if sample.mask is not None:

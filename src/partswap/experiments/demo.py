@@ -127,7 +127,9 @@ def run_demo(
 
     scores = {name: score_all(rows) for name, rows in explained.items()}
     accuracy = float(right.float().mean())
-    console.print(results_table(scores, title=f"{len(chosen)} birds, shipped {model} classifier ({accuracy:.0%} right)"))
+    console.print(
+        results_table(scores, title=f"{len(chosen)} birds, shipped {model} classifier ({accuracy:.0%} right)")
+    )
     out.mkdir(parents=True, exist_ok=True)
     report = write_report(
         out / "report.html",

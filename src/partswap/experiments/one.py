@@ -32,9 +32,7 @@ def explain_files(
 ) -> Counterfactual:
     """Explain one image file with others (or all in a folder) as distractors."""
     network, preprocess, names = _classifier(model, weights)
-    explainer = Explainer(
-        network, layer, auxiliary=auxiliary, method=method, preprocess=preprocess, class_names=names
-    )
+    explainer = Explainer(network, layer, auxiliary=auxiliary, method=method, preprocess=preprocess, class_names=names)
     return explainer.explain(query, find_images(distractors), target, keep_misclassified=keep_misclassified)
 
 
@@ -50,7 +48,8 @@ def find_images(places: Sequence[Path]) -> list[Path]:
             raise ImageError(f"there is no image or folder {place}.", "Check the path.")
     if not found:
         raise NoDistractorsError(
-            f"no images in {', '.join(map(str, places))}.", f"Folders are searched for {', '.join(sorted(SUFFIXES))}."
+            f"no images in {', '.join(map(str, places))}.",
+            f"Folders are searched for {', '.join(sorted(SUFFIXES))}.",
         )
     return found
 

@@ -76,7 +76,9 @@ def _batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tens
 
 def _mixed_precision() -> torch.autocast:
     """Halve the time where the processor has bfloat16 arithmetic; elsewhere it would only be slower."""
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    capabilities: dict[str, bool] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # older versions of torch do not tell
     return torch.autocast("cpu", torch.bfloat16, enabled=bool(capabilities.get("avx512_bf16")))
 
 
@@ -86,7 +88,12 @@ def _progress() -> Progress:
 
 
 def _fit_classifier(
-    model: nn.Module, pixels: NDArray[np.uint8], labels: NDArray[np.intp], epochs: int, seed: int, batch: int = 64
+    model: nn.Module,
+    pixels: NDArray[np.uint8],
+    labels: NDArray[np.intp],
+    epochs: int,
+    seed: int,
+    batch: int = 64,
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     images, targets = torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels)

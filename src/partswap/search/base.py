@@ -41,8 +41,15 @@ class Method(ABC):
         distractor_aux: Tensor | None = None,
     ) -> Counterfactual:
         """Find a counterfactual; shapes as in `find_counterfactual`."""
-        aux = {"query_aux": query_aux, "distractor_aux": distractor_aux} if self.semantic else {}
-        found = find_counterfactual(head, query, distractors, target, **aux, **self.settings())
+        found = find_counterfactual(
+            head,
+            query,
+            distractors,
+            target,
+            query_aux=query_aux if self.semantic else None,
+            distractor_aux=distractor_aux if self.semantic else None,
+            **self.settings(),
+        )
         return replace(found, method=self.name)
 
 

@@ -166,9 +166,7 @@ class _Search:
         paths = [_Path((), 0.0, ())]
         for _ in range(limit):
             state, i, j, likeness = self._proposals(prepared, paths, candidates)
-            scores, flips = self.evaluator.evaluate(
-                prepared, state, i, j, self.target, flips=self.objective == "set"
-            )
+            scores, flips = self.evaluator.evaluate(prepared, state, i, j, self.target, flips=self.objective == "set")
             self.evaluations += len(i)
             ranks = scores + self.lam * likeness
             flipping = flips.nonzero().flatten() if self.objective == "set" else flips.new_zeros(0, dtype=torch.long)
@@ -223,9 +221,7 @@ class _Search:
             return torch.sort(ranks, descending=True, stable=True).indices
         return among[torch.sort(ranks[among], descending=True, stable=True).indices]
 
-    def _distinct(
-        self, order: Tensor, paths: list[_Path], state: Tensor, i: Tensor, j: Tensor, count: int
-    ) -> Tensor:
+    def _distinct(self, order: Tensor, paths: list[_Path], state: Tensor, i: Tensor, j: Tensor, count: int) -> Tensor:
         """Return the best `count` candidates that lead to different sets of edits."""
         if len(paths) == 1:
             return order[:count]
@@ -254,7 +250,8 @@ def _check_grids(query: Tensor, distractors: Tensor) -> tuple[Tensor, Tensor]:
     query = check_grid(query, "query", ndim=3)
     if isinstance(distractors, Tensor) and distractors.ndim == 4 and len(distractors) == 0:
         raise NoDistractorsError(
-            "there are no distractors.", "Pass at least one image that the model predicts as the target class."
+            "there are no distractors.",
+            "Pass at least one image that the model predicts as the target class.",
         )
     distractors = check_grid(distractors, "distractors", ndim=4)
     if distractors.shape[1:] != query.shape:

@@ -1,0 +1,51 @@
+# Everything runs in its own virtual environment; nothing else is needed but Python 3.11+ and make.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+RUNTIME := $(VENV)/.runtime-installed
+DEVELOP := $(VENV)/.develop-installed
+
+.PHONY: demo test lint types browser bench clean help
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(RUNTIME)  ## explain some birds, print a table, write out/demo/report.html
+	$(BIN)/partswap demo
+
+test: $(DEVELOP) lint types browser  ## lint, types, tests
+	$(BIN)/python -m pytest
+
+lint: $(DEVELOP)  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEVELOP)  ## mypy --strict
+	$(BIN)/mypy
+
+bench: $(DEVELOP)  ## benchmarks (run them with nothing else running)
+	$(BIN)/python -m benchmarks
+
+# Pages are tested in a real Chromium. It is installed where that can be done without asking (as root, with apt);
+# elsewhere the tests that need one say so and are skipped.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; } || \
+	echo "no Chromium here: tests of pages will be skipped"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) torch torchvision
+	$(PIP) --editable .
+	@touch $@
+
+$(DEVELOP): $(RUNTIME)
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+clean:  ## remove the virtual environment and what was made
+	rm -rf $(VENV) out build .mypy_cache .pytest_cache .ruff_cache .hypothesis

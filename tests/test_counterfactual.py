@@ -1,0 +1,127 @@
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from partswap import Counterfactual, Edit, GridShape, Step, find_counterfactual
+from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def counterfactuals(draw):
+    grid = GridShape(draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    n = draw(st.integers(1, 4))
+    cells = st.tuples(st.integers(0, grid.cells - 1), st.integers(0, grid.cells * n - 1))
+    edits = draw(st.lists(cells, max_size=4))
+    steps = draw(st.lists(st.tuples(finite, st.integers(0, 9), finite), min_size=len(edits), max_size=len(edits)))
+    return Counterfactual(
+        query_class=draw(st.integers(0, 9)),
+        target=draw(st.integers(0, 9)),
+        grid=grid,
+        distractors=n,
+        edits=tuple(Edit(i, j, j // grid.cells) for i, j in edits),
+        before=Step(draw(finite), 1),
+        trace=tuple(Step(*s) for s in steps),
+        flipped=draw(st.booleans()),
+        method="goyal",
+        settings={"lam": draw(finite), "keep": None},
+        source={"class_names": {"1": draw(st.text())}},
+        evaluations=draw(st.integers(0, 10**9)),
+        seconds=draw(finite),
+    )
+
+
+@given(counterfactuals())
+def test_json_round_trips_exactly(cf):
+    assert Counterfactual.from_dict(json.loads(json.dumps(cf.to_dict()))) == cf
+
+
+def test_files_round_trip_and_leave_nothing_half_written(tmp_path, problem):
+    cf = find_counterfactual(**problem)
+    path = cf.save(tmp_path / "why.json")
+    assert Counterfactual.load(path) == cf
+    assert [p.name for p in tmp_path.iterdir()] == ["why.json"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.95])
+def test_a_half_written_file_is_a_clear_error(tmp_path, problem, share):
+    path = find_counterfactual(**problem).save(tmp_path / "why.json")
+    text = path.read_text()
+    path.write_text(text[: int(len(text) * share)])
+    with pytest.raises(FileFormatError, match=r"why.json is not complete JSON"):
+        Counterfactual.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": "other"}, "not a partswap counterfactual"),
+        ({"version": 99}, "schema version 99"),
+        ({"edits": [{"query_cell": 1}]}, "damaged"),
+        ({"edits": [{"query_cell": 900, "distractor_cell": 0, "distractor_image": 0}], "trace": []}, "damaged"),
+        ({"surprise": 1}, "damaged"),
+    ],
+)
+def test_a_foreign_file_is_a_clear_error(tmp_path, problem, change, message):
+    path = tmp_path / "why.json"
+    path.write_text(json.dumps(find_counterfactual(**problem).to_dict() | change))
+    with pytest.raises(FileFormatError, match=message):
+        Counterfactual.load(path)
+
+
+def test_a_list_is_not_a_counterfactual_and_a_missing_file_is_named(tmp_path):
+    (tmp_path / "a.json").write_text("[1, 2]")
+    with pytest.raises(FileFormatError, match="not a partswap counterfactual"):
+        Counterfactual.load(tmp_path / "a.json")
+    with pytest.raises(FileFormatError, match=r"no file .*b.json"):
+        Counterfactual.load(tmp_path / "b.json")
+
+
+def test_edits_that_do_not_fit_the_grid_are_refused():
+    with pytest.raises(SettingError, match="does not fit"):
+        Counterfactual(0, 1, GridShape(2, 2), 1, (Edit(0, 4, 1),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
+
+
+def test_it_prints_what_was_swapped():
+    cf = Counterfactual(0, 1, GridShape(7, 7), 2, (Edit(8, 50, 1),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
+    assert "query (row 1, col 1) <- distractor 1 (row 0, col 1)" in str(cf)
+    assert "0 -> 1 in 1 edit" in str(cf)
+
+
+def test_verify_confirms_the_truth_and_refuses_a_lie(problem):
+    cf = find_counterfactual(**problem)
+    grids = problem["head"], problem["query"], problem["distractors"]
+    assert cf.verify(*grids)
+    other = torch.randn_like(problem["query"])
+    assert not cf.verify(problem["head"], other, problem["distractors"])
+    with pytest.raises(ShapeError, match="same query and distractors"):
+        cf.verify(problem["head"], problem["query"], problem["distractors"][:2])
+    with pytest.raises(ClassIndexError, match="the head has 1 classes"):
+        cf.verify(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8 * 49, 1)), *grids[1:])
+
+
+def test_notebooks_show_pictures_and_escape_names(problem):
+    cf = find_counterfactual(**problem)
+    assert cf._repr_html_().count("<svg") == 1 + len({e.distractor_image for e in cf.edits})
+    named = Counterfactual.from_dict(
+        cf.to_dict() | {"source": {"class_names": {str(cf.target): "<script>alert(1)</script>"}}}
+    )
+    assert "<script>" not in named._repr_html_()
+    images = [Image.new("RGB", (224, 224), "teal")] * 4
+    assert "data:image/jpeg" in cf.with_images(images[0], images)._repr_html_()
+
+
+def test_plot_needs_images_and_writes_a_file(tmp_path, problem):
+    cf = find_counterfactual(**problem)
+    with pytest.raises(SettingError, match="with_images"):
+        cf.plot()
+    with pytest.raises(ShapeError, match="3 distractor images"):
+        cf.with_images(Image.new("RGB", (8, 8)), [Image.new("RGB", (8, 8))] * 3)
+    images = [Image.new("RGB", (224, 224), "teal")] * 4
+    cf.with_images(images[0], images).plot(tmp_path / "why.png")
+    assert Image.open(tmp_path / "why.png").size[0] > 300
