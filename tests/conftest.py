@@ -57,7 +57,7 @@ def problem() -> dict[str, object]:
         "head": head,
         "query": query,
         "distractors": distractors,
-        "target": (said + 1) % 5,
+        "target": 1 + said % 4,
         "query_aux": torch.randn(6, 7, 7, generator=g),
         "distractor_aux": torch.randn(4, 6, 7, 7, generator=g),
     }

@@ -174,15 +174,14 @@ _FAMILIES = (
     _Family(
         "tern",
         BodyPlan(depth=0.44, head=0.37, neck=0.24, leg=0.30, pitch=8, face_color="white"),
-        _plumage("white", bill_shape="dagger", bill_color="orange", crown_color="black", nape_color="black",
+        _plumage("white", bill_color="orange", crown_color="black", forehead_color="black", nape_color="black",
                  back_color="grey", wing_color="grey", tail_length="long", tail_shape="forked",
                  leg_color="orange"),
         {
             "Common Tern": {},
             "Black-billed Tern": {"bill_color": "black"},
             "Wedge-tailed Tern": {"tail_shape": "pointed"},
-            "White-fronted Black-billed Tern": {"bill_color": "black", "forehead_color": "white",
-                                                "leg_color": "black"},
+            "White-fronted Black-billed Tern": {"bill_color": "black", "forehead_color": "white"},
         },
     ),
     _Family(
@@ -243,7 +242,7 @@ _FAMILIES = (
         {
             "Rosy Flycatcher": {},
             "Golden-eyed Flycatcher": {"eye_ring": "yellow"},
-            "Fork-tailed Flycatcher": {"tail_shape": "forked", "tail_length": "long"},
+            "Fork-tailed Flycatcher": {"tail_shape": "forked"},
             "Golden-eyed Pied Flycatcher": {"eye_ring": "yellow", "wing_bars": "two"},
         },
     ),

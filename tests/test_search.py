@@ -1,0 +1,247 @@
+"""The search on grids: exactness against known answers, options, determinism, bad input."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import make_head
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from partswap import find_counterfactual
+from partswap.errors import (
+    ClassIndexError,
+    MemoryBudgetError,
+    NoDistractorsError,
+    NonFiniteError,
+    SettingError,
+    ShapeError,
+)
+from partswap.search.candidates import Candidates, prefilter, same_label
+from partswap.search.semantic import cosines, log_likeness
+
+
+def edits(cf):
+    return [(e.query_cell, e.distractor_cell) for e in cf.edits]
+
+
+def golden_cases(reference):
+    tensors = load_file(reference / "golden" / "cases.safetensors")
+    for case in json.loads((reference / "golden" / "cases.json").read_text()):
+        name = case["name"]
+        head = make_head(case["head"], case["channels"], case["classes"])
+        prefix = f"{name}.head."
+        head.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        grids = {k: tensors[f"{name}.{k}"] for k in ("query", "distractors", "query_aux", "distractor_aux")}
+        yield case, {"head": head, "target": case["target"], **grids}
+
+
+@pytest.mark.parametrize(("screen", "needed"), [(None, 36), ("auto", 35)])
+def test_golden_cases_give_the_authors_edits(reference, screen, needed):
+    right = 0
+    for case, inputs in golden_cases(reference):
+        cf = find_counterfactual(
+            **inputs, lam=case["lam"], tau=case["tau"], keep=case["k"], objective="paper", beam=1, screen=screen
+        )
+        right += edits(cf) == [tuple(e) for e in case["edits"]]
+    assert right >= needed
+
+
+def brute_force(head, query, distractors, target, likeness, lam):
+    """The paper's greedy, written as plainly as possible."""
+    d, h, w = query.shape
+    grid, found = query.clone(), []
+    donors = distractors.permute(0, 2, 3, 1).reshape(-1, d)
+    while int(head(grid[None]).argmax()) != target and len(found) < h * w:
+        best = None
+        for i in range(h * w):
+            for j in range(len(donors)):
+                if any(i == a or j == b for a, b in found):
+                    continue
+                edited = grid.clone()
+                edited[:, i // w, i % w] = donors[j]
+                value = float(head(edited[None]).log_softmax(1)[0, target]) + lam * float(likeness[i, j])
+                if best is None or value > best[0] + 1e-6:
+                    best = (value, i, j, edited)
+        found.append(best[1:3])
+        grid = best[3]
+    return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(["pooled", "flattened", "convolutional"]), st.integers(0, 10**6), st.sampled_from([0.0, 0.4]))
+def test_the_exhaustive_greedy_equals_brute_force(kind, seed, lam):
+    torch.manual_seed(seed)
+    head = make_head(kind, 4, 3, cells=9, hidden=8)
+    query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
+    aux = torch.randn(5, 3, 3), torch.randn(2, 5, 3, 3)
+    target = (int(head(query[None]).argmax()) + 1) % 3
+    likeness = log_likeness(cosines(*aux), 0.1)
+    with torch.no_grad():
+        expected = brute_force(head, query, distractors, target, likeness, lam)
+    cf = find_counterfactual(
+        head, query, distractors, target, query_aux=aux[0], distractor_aux=aux[1],
+        lam=lam, objective="paper", beam=1, screen=None,
+    )  # fmt: skip
+    assert edits(cf) == expected
+
+
+@pytest.mark.parametrize("objective", ["paper", "set"])
+@pytest.mark.parametrize("screen", [None, 5, "auto"])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("keep", [None, 0.1])
+def test_every_setting_ends_in_a_flip_that_verifies(problem, objective, screen, beam, keep):
+    cf = find_counterfactual(**problem, objective=objective, screen=screen, beam=beam, keep=keep)
+    assert cf.flipped
+    assert cf.trace[-1].predicted == problem["target"]
+    assert cf.verify(problem["head"], problem["query"], problem["distractors"])
+    assert len({e.query_cell for e in cf.edits}) == len({e.distractor_cell for e in cf.edits}) == len(cf)
+
+
+def test_the_same_inputs_give_the_same_edits(problem):
+    first, second = (find_counterfactual(**problem) for _ in range(2))
+    assert replace(first, seconds=0) == replace(second, seconds=0)
+
+
+def test_the_query_and_the_head_are_left_alone(problem):
+    query, state = problem["query"].clone(), {k: v.clone() for k, v in problem["head"].state_dict().items()}
+    find_counterfactual(**problem)
+    assert torch.equal(problem["query"], query)
+    assert all(torch.equal(v, state[k]) for k, v in problem["head"].state_dict().items())
+    assert all(p.grad is None for p in problem["head"].parameters())
+
+
+def test_equal_candidates_go_to_the_lowest_index(problem):
+    # Every distractor twice: a copy may only be used once its original is.
+    twice = problem["distractors"].repeat(2, 1, 1, 1)
+    inputs = {k: v for k, v in problem.items() if "aux" not in k}
+    cf = find_counterfactual(**{**inputs, "distractors": twice}, objective="paper", beam=1, screen=None)
+    used = set()
+    for _, j in edits(cf):
+        assert j < 196 or j - 196 in used
+        used.add(j)
+
+
+def test_max_edits_ends_the_search_without_a_flip(problem):
+    bound = torch.nn.Sequential(problem["head"], _Shift(problem["target"]))
+    cf = find_counterfactual(**{**problem, "head": bound}, max_edits=3)
+    assert (len(cf), cf.flipped) == (3, False)
+    full = find_counterfactual(**{**problem, "head": bound}, beam=1, screen=4)
+    assert (len(full), full.flipped) == (49, False)
+
+
+class _Shift(torch.nn.Module):
+    """Makes one class unreachable."""
+
+    def __init__(self, target):
+        super().__init__()
+        self.target = target
+
+    def forward(self, logits):
+        return logits - 1e3 * torch.nn.functional.one_hot(torch.tensor(self.target), logits.shape[1])
+
+
+def test_when_filtered_candidates_run_out_the_rest_comes_back(problem):
+    # One pair passes the filter; an unreachable target keeps the search going beyond it.
+    allowed = torch.zeros(49, 196, dtype=torch.bool)
+    allowed[5, 17] = True
+    bound = torch.nn.Sequential(problem["head"], _Shift(problem["target"]))
+    cf = find_counterfactual(**{**problem, "head": bound}, allowed=allowed, beam=1, max_edits=3, screen=None)
+    assert edits(cf)[0] == (5, 17)
+    assert len(cf) == 3
+
+
+def test_a_hard_constraint_keeps_to_the_same_label(problem):
+    g = torch.Generator().manual_seed(0)
+    mine, theirs = torch.randint(0, 3, (49,), generator=g), torch.randint(0, 3, (196,), generator=g)
+    cf = find_counterfactual(**problem, allowed=same_label(mine, theirs))
+    assert cf.flipped
+    assert all(mine[e.query_cell] == theirs[e.distractor_cell] for e in cf.edits)
+
+
+def test_no_label_matches_nothing():
+    mask = same_label(torch.tensor([-1, 0]), torch.tensor([-1, 0]))
+    assert mask.tolist() == [[False, False], [False, True]]
+
+
+def test_the_prefilter_keeps_the_highest_cosines():
+    cosine = torch.tensor([[0.1, 0.9], [0.9, 0.2]])
+    assert prefilter(cosine, 0.5).tolist() == [[False, True], [True, False]]
+    assert prefilter(cosine, 0.25).tolist() == [[False, True], [False, False]]
+
+
+def test_likeness_is_a_distribution_over_all_distractor_cells():
+    likeness = log_likeness(cosines(torch.randn(6, 7, 7), torch.randn(3, 6, 7, 7)), 0.1)
+    assert likeness.shape == (49, 147)
+    torch.testing.assert_close(likeness.exp().sum(1), torch.ones(49))
+
+
+def test_candidates_never_use_a_cell_twice():
+    open_pairs = Candidates((4, 8), None, torch.device("cpu")).open(((1, 3),))
+    assert not open_pairs[1].any()
+    assert not open_pairs[:, 3].any()
+    assert int(open_pairs.sum()) == 3 * 7
+
+
+def test_auxiliary_grids_of_another_size_are_resized(problem):
+    big = {
+        "query_aux": problem["query_aux"].repeat_interleave(2, 1).repeat_interleave(2, 2),
+        "distractor_aux": problem["distractor_aux"].repeat_interleave(2, 2).repeat_interleave(2, 3),
+    }
+    assert edits(find_counterfactual(**{**problem, **big})) == edits(find_counterfactual(**problem))
+
+
+BAD = [
+    ({"query": torch.zeros(8, 7)}, ShapeError, "query has shape"),
+    ({"query": torch.zeros(9, 7, 7)}, ShapeError, "the query"),
+    ({"query": torch.full((8, 7, 7), float("nan"))}, NonFiniteError, "query holds 392 NaN"),
+    ({"distractors": torch.full((4, 8, 7, 7), float("inf"))}, NonFiniteError, "distractors holds"),
+    ({"distractors": torch.zeros(0, 8, 7, 7)}, NoDistractorsError, "no distractors"),
+    ({"distractors": torch.zeros(8, 7, 7)}, ShapeError, "distractors has shape"),
+    ({"distractors": torch.zeros(4, 8, 6, 7)}, ShapeError, "same features"),
+    ({"target": 5}, ClassIndexError, "0 to 4"),
+    ({"target": -1}, ClassIndexError, "target -1 is not a class"),
+    ({"target": True}, ClassIndexError, "target True"),
+    ({"query_aux": None}, ShapeError, "Give both or neither"),
+    ({"distractor_aux": torch.zeros(3, 6, 7, 7)}, ShapeError, "distractor_aux has shape"),
+    ({"query_aux": torch.full((6, 7, 7), float("nan"))}, NonFiniteError, "query_aux"),
+    ({"query_aux": None, "distractor_aux": None, "keep": 0.1}, SettingError, "keep needs auxiliary"),
+    ({"lam": -1}, SettingError, "lam is -1"),
+    ({"tau": 0}, SettingError, "tau is 0"),
+    ({"keep": 0}, SettingError, "keep is 0"),
+    ({"screen": 0}, SettingError, "screen is 0"),
+    ({"screen": "fast"}, SettingError, "screen is 'fast'"),
+    ({"beam": 0}, SettingError, "beam is 0"),
+    ({"max_edits": 0}, SettingError, "max_edits is 0"),
+    ({"memory_mb": 0}, SettingError, "memory_mb is 0"),
+    ({"objective": "best"}, SettingError, "objective is 'best'"),
+    ({"allowed": torch.ones(3, 3)}, ShapeError, "allowed has shape"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), BAD, ids=[m for _, _, m in BAD])
+def test_bad_input_is_named(problem, change, error, message):
+    with pytest.raises(error, match=message):
+        find_counterfactual(**{**problem, **change})
+
+
+def test_the_predicted_class_is_no_target(problem):
+    said = int(problem["head"](problem["query"][None]).argmax())
+    with pytest.raises(ClassIndexError, match=f"already predicts class {said}"):
+        find_counterfactual(**{**problem, "target": said})
+
+
+def test_a_head_that_returns_nan_is_an_error(problem):
+    with torch.no_grad():
+        problem["head"][-1].bias[0] = float("nan")
+    with pytest.raises(NonFiniteError, match="the head returned NaN"):
+        find_counterfactual(**problem)
+
+
+def test_too_little_memory_for_one_candidate_is_an_error(problem):
+    problem["head"] = make_head("flattened", 8, 5, hidden=512)
+    problem["target"] = (int(problem["head"](problem["query"][None]).argmax()) + 1) % 5
+    with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"):
+        find_counterfactual(**problem, memory_mb=1e-4)
