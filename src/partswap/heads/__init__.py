@@ -1,10 +1,10 @@
 """Exact evaluation of single-cell swaps, as cheaply as the head allows.
 
 The search asks one question over and over: what does the head say if cell j of the distractors replaces cell i of
-this grid? `evaluator_for` looks at the head and picks who answers.
+this grid? `HeadPlan` looks at the head and picks who answers.
 """
 
 from partswap.heads.base import Prepared, SwapEvaluator
-from partswap.heads.choose import evaluator_for
+from partswap.heads.choose import HeadPlan
 
-__all__ = ["Prepared", "SwapEvaluator", "evaluator_for"]
+__all__ = ["HeadPlan", "Prepared", "SwapEvaluator"]

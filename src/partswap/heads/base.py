@@ -67,6 +67,10 @@ class SwapEvaluator(ABC):
     def bytes_per_candidate(self) -> int:
         """Return how much memory `logits` needs for each candidate."""
 
+    @abstractmethod
+    def macs_per_candidate(self) -> float:
+        """Return how many multiply-adds `logits` takes for each candidate."""
+
     # -- what follows from it ---------------------------------------------------------------------------------------
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch import Tensor
 
 from partswap.heads.base import Prepared, SwapEvaluator
+from partswap.heads.costs import activation_bytes, module_macs
 
 
 class DenseEvaluator(SwapEvaluator):
     """Exact for every head, and the yardstick for all others."""
 
     name = "dense"
-
-    def __init__(self, head: nn.Module, query: Tensor, distractors: Tensor, memory_bytes: int) -> None:
-        super().__init__(head, query, distractors, memory_bytes)
-        self._bytes: int | None = None
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the head on the grids."""
@@ -32,31 +27,18 @@ class DenseEvaluator(SwapEvaluator):
         return out
 
     def bytes_per_candidate(self) -> int:
-        """Measure, once, what one more grid in the batch costs."""
-        if self._bytes is None:
-            grid = self.to_grids(self.query[None])
-            one, three = (_allocated(self.head, grid.expand(k, -1, -1, -1).contiguous()) for k in (1, 3))
-            # Building the grid holds it twice (the copy and its channel-first layout).
-            self._bytes = max((three - one) // 2, 1) + 2 * grid.numel() * grid.element_size()
+        """Return what one more grid in the batch costs; building it holds it twice."""
         return self._bytes
 
+    def macs_per_candidate(self) -> float:
+        """Return the multiply-adds of the head on one grid."""
+        return self._macs
 
-class _CountBytes(TorchDispatchMode):
-    """Adds up the bytes of everything computed: an upper bound of what is alive at any moment."""
+    @cached_property
+    def _bytes(self) -> int:
+        grid = self.to_grids(self.query[None])
+        return activation_bytes(self.head, grid) + 2 * grid.numel() * grid.element_size()
 
-    total = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        inputs = {id(t) for t in tree_leaves((args, kwargs))}
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor) and not leaf._is_view() and id(leaf) not in inputs:
-                self.total += leaf.numel() * leaf.element_size()
-        return out
-
-
-def _allocated(head: nn.Module, grids: Tensor) -> int:
-    counter = _CountBytes()  # type: ignore[no-untyped-call]
-    with torch.no_grad(), counter:
-        head(grids)
-    return counter.total
+    @cached_property
+    def _macs(self) -> float:
+        return module_macs(self.head, self.to_grids(self.query[None]))

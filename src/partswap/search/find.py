@@ -22,7 +22,7 @@ from partswap._version import __version__
 from partswap.counterfactual import Counterfactual, Edit, Step
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
 from partswap.grid import GridShape, check_grid, resize_grid
-from partswap.heads import Prepared, SwapEvaluator, evaluator_for
+from partswap.heads import HeadPlan, Prepared, SwapEvaluator
 from partswap.search.candidates import Candidates, prefilter
 from partswap.search.screening import estimated_gain
 from partswap.search.semantic import cosines, log_likeness
@@ -119,7 +119,8 @@ def find_counterfactual(
     limit = shape.cells if max_edits is None else min(max_edits, shape.cells)
 
     with torch.no_grad():
-        evaluator = evaluator_for(head, query, distractors, int(memory_mb * 2**20))
+        plan = HeadPlan(head, shape)
+        evaluator = plan.evaluator(query, distractors, int(memory_mb * 2**20))
         prepared = evaluator.prepare(evaluator.query[None])
         before = _first_step(prepared.logits[0], target)
         search = _Search(evaluator, target, likeness, lam, objective, screen, beam)

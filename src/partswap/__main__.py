@@ -1,0 +1,5 @@
+"""``python -m partswap`` is the command ``partswap``."""
+
+from partswap.cli import main
+
+main()

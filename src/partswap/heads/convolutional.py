@@ -1,0 +1,296 @@
+"""Heads of convolutions before pooling (ResNet): a swap is felt in 3x3 cells, then in 5x5; only those are computed.
+
+Around every swapped cell there is a window that grows with each 3x3 convolution. Outside the window nothing changes, so
+its values are those of the unedited grid, which are computed once per edit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partswap.heads.base import Prepared, SwapEvaluator
+from partswap.heads.costs import activation_bytes, module_macs
+from partswap.heads.structure import Add, Conv, Pointwise, Structure
+
+#: Candidates are worked on in blocks of about this many bytes, so that they stay near the processor.
+BLOCK_BYTES = 64 * 2**20
+#: Fewer candidates than this per kind of place are computed all together, with cells beyond the border masked.
+MANY = 24
+
+
+@dataclass
+class ConvolutionalState(Prepared):
+    """Remembers every value of the unedited grids, each ``(states, h + 2r, w + 2r, d)`` with a border of r cells."""
+
+    values: list[Tensor]
+    mean: Tensor
+
+
+@dataclass(frozen=True)
+class Window:
+    """Cells around a swapped one, counted up, down, left and right of it."""
+
+    up: int
+    down: int
+    left: int
+    right: int
+
+    def grown(self, by: int, limit: Window) -> Window:
+        return Window(*(min(a + by, b) for a, b in zip(self, limit, strict=True)))
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter((self.up, self.down, self.left, self.right))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.up + 1 + self.down, self.left + 1 + self.right
+
+    def inside(self, outer: Window) -> tuple[slice, slice]:
+        """Return where this window lies within a larger one."""
+        top, left = outer.up - self.up, outer.left - self.left
+        height, width = self.size
+        return slice(top, top + height), slice(left, left + width)
+
+
+class ConvolutionalEvaluator(SwapEvaluator):
+    """Convolutions, batch norms, activations and residual sums of stride 1, a mean over cells, then anything."""
+
+    name = "convolutional"
+
+    def __init__(
+        self, head: nn.Module, query: Tensor, distractors: Tensor, memory_bytes: int, structure: Structure
+    ) -> None:
+        super().__init__(head, query, distractors, memory_bytes)
+        self.operations = structure.operations
+        self.tail = structure.tail
+        self.reach = _reaches(structure)
+        self.border = max(self.reach)
+
+    # -- the unedited grid ------------------------------------------------------------------------------------------
+
+    def prepare(self, cells: Tensor) -> Prepared:
+        """Run all operations on the whole grids and keep every value."""
+        values = [cells.view(len(cells), *self.shape, -1)]
+        for operation in self.operations:
+            values.append(self._whole(operation, values))
+        mean = values[-1].mean((1, 2))
+        r = self.border
+        padded = [F.pad(v, (0, 0, r, r, r, r)) for v in values]
+        return ConvolutionalState(cells, self.check(self.tail(mean)), padded, mean)
+
+    def _whole(self, operation: Conv | Pointwise | Add, values: list[Tensor]) -> Tensor:
+        x = values[operation.source]
+        if isinstance(operation, Pointwise):
+            return operation.apply(x)
+        if isinstance(operation, Add):
+            return x + values[operation.other]
+        if operation.reach == 0:
+            return x @ operation.weight[0, 0] + operation.bias
+        kernel = operation.weight.flip(0, 1).permute(3, 2, 0, 1)
+        return F.conv2d(x.permute(0, 3, 1, 2), kernel, operation.bias, padding=1).permute(0, 2, 3, 1)
+
+    # -- the edited ones --------------------------------------------------------------------------------------------
+
+    def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Propagate the windows of all candidates, those at the same kind of place together."""
+        assert isinstance(prepared, ConvolutionalState)
+        r = self.border
+        row, col = i // self.shape.w, i % self.shape.w
+        room = torch.stack([row, self.shape.h - 1 - row, col, self.shape.w - 1 - col], 1).clamp(max=r)
+        code = (room * torch.tensor([1, r + 1, (r + 1) ** 2, (r + 1) ** 3], device=i.device)).sum(1)
+        kinds, which = torch.unique(code, return_inverse=True)
+        if len(i) < MANY * len(kinds):
+            return self._block(prepared, state, row, col, j, Window(r, r, r, r), masked=True)
+        out: Tensor | None = None
+        for kind in range(len(kinds)):
+            mine = (which == kind).nonzero().flatten()
+            limit = Window(*room[mine[0]].tolist())
+            part = self._block(prepared, state[mine], row[mine], col[mine], j[mine], limit, masked=False)
+            if out is None:
+                out = part.new_empty(len(i), part.shape[1])
+            out[mine] = part
+        assert out is not None
+        return out
+
+    def _block(
+        self,
+        prepared: ConvolutionalState,
+        state: Tensor,
+        row: Tensor,
+        col: Tensor,
+        j: Tensor,
+        limit: Window,
+        *,
+        masked: bool,
+    ) -> Tensor:
+        size = max(1, BLOCK_BYTES // self._window_bytes())
+        parts = zip(state.split(size), row.split(size), col.split(size), j.split(size), strict=True)
+        means = [_Windows(self, prepared, s, a, b, limit, masked).mean(self.donors[c]) for s, a, b, c in parts]
+        out: Tensor = self.tail(torch.cat(means))
+        return out
+
+    def _window_bytes(self) -> int:
+        widths = [self.query.shape[1], *(_width(o, self.operations, self.query.shape[1]) for o in self.operations)]
+        cells = [(2 * r + 1) ** 2 for r in self.reach]
+        return 4 * sum(w * c for w, c in zip(widths, cells, strict=True))
+
+    def bytes_per_candidate(self) -> int:
+        """Return the tail's need; windows are bounded by the block's size on their own."""
+        width = _width(self.operations[-1], self.operations, self.query.shape[1])
+        return activation_bytes(self.tail, self.query.new_zeros(1, width)) + 4 * width
+
+    def chunk_size(self) -> int:
+        """Leave room for one block of windows."""
+        block = max(self._window_bytes(), min(BLOCK_BYTES, self.memory_bytes // 4))
+        available = self.memory_bytes - 2 * block
+        if available < self.bytes_per_candidate():
+            need = 2 * self._window_bytes() + self.bytes_per_candidate()
+            from partswap.errors import MemoryBudgetError
+
+            raise MemoryBudgetError(
+                f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
+                f"Set memory_mb to at least {need // 2**20 + 1}.",
+            )
+        return int(available // self.bytes_per_candidate())
+
+    def macs_per_candidate(self) -> float:
+        """Return the multiply-adds of one candidate away from the border."""
+        total = 0.0
+        for operation, reach in zip(self.operations, self.reach[1:], strict=True):
+            if isinstance(operation, Conv):
+                before = (2 * self.reach[operation.source] + 1) ** 2
+                total += operation.weight.numel() * (before if operation.reach else (2 * reach + 1) ** 2)
+        width = _width(self.operations[-1], self.operations, self.query.shape[1])
+        return total + module_macs(self.tail, self.query.new_zeros(1, width))
+
+
+class _Windows:
+    """The windows of some candidates as they pass through the operations."""
+
+    def __init__(
+        self,
+        evaluator: ConvolutionalEvaluator,
+        prepared: ConvolutionalState,
+        state: Tensor,
+        row: Tensor,
+        col: Tensor,
+        limit: Window,
+        masked: bool,
+    ) -> None:
+        self.evaluator, self.prepared, self.limit = evaluator, prepared, limit
+        self.state, self.row, self.col = state, row, col
+        self.masked = masked
+
+    def mean(self, donors: Tensor) -> Tensor:
+        """Return the mean over cells of the last value, ``(m, d)``, after swapping in `donors` ``(m, d)``."""
+        evaluator = self.evaluator
+        values = [donors[:, None, None, :]]
+        windows = [Window(0, 0, 0, 0)]
+        last_use = _last_uses(evaluator.operations)
+        for number, operation in enumerate(evaluator.operations, 1):
+            value, window = self._apply(operation, number, values, windows)
+            values.append(value)
+            windows.append(window)
+            for old in range(number):
+                if last_use[old] == number:
+                    values[old] = value.new_empty(0)
+        change = self._change(len(values) - 1, values[-1], windows[-1])
+        total = change.sum((1, 2)) / evaluator.shape.cells
+        return self.prepared.mean[self.state] + total
+
+    def _apply(
+        self, operation: Conv | Pointwise | Add, number: int, values: list[Tensor], windows: list[Window]
+    ) -> tuple[Tensor, Window]:
+        x, window = values[operation.source], windows[operation.source]
+        if isinstance(operation, Pointwise):
+            return operation.apply(x), window
+        if isinstance(operation, Add):
+            return self._add(operation, values, windows)
+        if operation.reach == 0:
+            flat = torch.addmm(operation.bias, x.reshape(-1, x.shape[-1]), operation.weight[0, 0])
+            return flat.view(*x.shape[:-1], -1), window
+        change = self._change(operation.source, x, window)
+        grown = window.grown(1, self.limit)
+        out = self._unedited(number, grown)
+        height, width = window.size
+        flat = change.reshape(-1, change.shape[-1])
+        for dy in (-1, 0, 1):
+            for dx in (-1, 0, 1):
+                # Rows of the window whose neighbour at (dy, dx) lies inside the grown window.
+                top, left = grown.up - window.up + dy, grown.left - window.left + dx
+                y0, x0 = max(0, -top), max(0, -left)
+                y1, x1 = min(height, grown.size[0] - top), min(width, grown.size[1] - left)
+                if y0 >= y1 or x0 >= x1:
+                    continue
+                weight = operation.weight[dy + 1, dx + 1]
+                if (y0, x0, y1, x1) == (0, 0, height, width):
+                    part = (flat @ weight).view(*change.shape[:-1], -1)
+                else:
+                    part = change[:, y0:y1, x0:x1] @ weight
+                out[:, top + y0 : top + y1, left + x0 : left + x1] += part
+        return out, grown
+
+    def _add(self, operation: Add, values: list[Tensor], windows: list[Window]) -> tuple[Tensor, Window]:
+        big, small = operation.source, operation.other
+        if windows[big].size < windows[small].size:
+            big, small = small, big
+        outer, inner = windows[big], windows[small]
+        if outer == inner:
+            return values[big] + values[small], outer
+        out = self._unedited(small, outer)
+        out += values[big]
+        rows, cols = inner.inside(outer)
+        out[:, rows, cols] += self._change(small, values[small], inner)
+        return out, outer
+
+    def _unedited(self, number: int, window: Window) -> Tensor:
+        """Return a copy of a value of the unedited grid in every candidate's window, ``(m, height, width, d)``."""
+        r, device = self.evaluator.border, self.row.device
+        rows = (self.row + r - window.up)[:, None] + torch.arange(window.size[0], device=device)
+        cols = (self.col + r - window.left)[:, None] + torch.arange(window.size[1], device=device)
+        return self.prepared.values[number][self.state[:, None, None], rows[:, :, None], cols[:, None, :]]
+
+    def _change(self, number: int, value: Tensor, window: Window) -> Tensor:
+        """Return a value minus the unedited one; zero beyond the grid's border."""
+        change = value - self._unedited(number, window)
+        if self.masked and window != Window(0, 0, 0, 0):
+            shape, device = self.evaluator.shape, self.row.device
+            rows = (self.row - window.up)[:, None] + torch.arange(window.size[0], device=device)
+            cols = (self.col - window.left)[:, None] + torch.arange(window.size[1], device=device)
+            inside = ((rows >= 0) & (rows < shape.h))[:, :, None] & ((cols >= 0) & (cols < shape.w))[:, None, :]
+            change *= inside[..., None]
+        return change
+
+
+def _reaches(structure: Structure) -> list[int]:
+    """Return how far a swap is felt in each value, the grid itself first."""
+    reach = [0]
+    for operation in structure.operations:
+        far = reach[operation.source]
+        if isinstance(operation, Add):
+            far = max(far, reach[operation.other])
+        if isinstance(operation, Conv):
+            far += operation.reach
+        reach.append(far)
+    return reach
+
+
+def _width(operation: Conv | Pointwise | Add, operations: tuple[Conv | Pointwise | Add, ...], channels: int) -> int:
+    """Return how many channels an operation gives."""
+    if isinstance(operation, Conv):
+        return int(operation.weight.shape[3])
+    return channels if operation.source == 0 else _width(operations[operation.source - 1], operations, channels)
+
+
+def _last_uses(operations: tuple[Conv | Pointwise | Add, ...]) -> list[int]:
+    """Return, for each value, the number of the last operation that reads it (0: none)."""
+    last = [0] * (len(operations) + 1)
+    for number, operation in enumerate(operations, 1):
+        last[operation.source] = number
+        if isinstance(operation, Add):
+            last[operation.other] = number
+    return last

@@ -1,0 +1,43 @@
+"""What running a module costs: memory per row, and multiply-adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+
+class _CountBytes(TorchDispatchMode):
+    """Adds up the bytes of everything computed: an upper bound of what is alive at any moment."""
+
+    total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        inputs = {id(t) for t in tree_leaves((args, kwargs))}
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor) and not leaf._is_view() and id(leaf) not in inputs:
+                self.total += leaf.numel() * leaf.element_size()
+        return out
+
+
+def activation_bytes(module: nn.Module, row: Tensor) -> int:
+    """Return how many bytes one more row in the batch costs; `row` has a batch of one."""
+    totals = []
+    for count in (1, 3):
+        counter = _CountBytes()  # type: ignore[no-untyped-call]
+        with torch.no_grad(), counter:
+            module(row.expand(count, *row.shape[1:]).contiguous())
+        totals.append(counter.total)
+    return int(max((totals[1] - totals[0]) // 2, row.element_size()))
+
+
+def module_macs(module: nn.Module, row: Tensor) -> float:
+    """Return the multiply-adds of one row; `row` has a batch of one."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(row)
+    return float(counter.get_total_flops()) / 2

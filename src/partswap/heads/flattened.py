@@ -1,0 +1,149 @@
+"""Heads that begin with flatten and a linear layer (VGG): a swap moves the first layer by ``W_i (f'_j - f_i)``.
+
+The layer's weights are laid out per cell once. What each donor cell would contribute at each place is computed once
+per explanation and reused by all later edits, if it fits into memory; with screening only the few contributions that
+are looked at are computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from partswap.heads.base import Prepared, SwapEvaluator
+from partswap.heads.costs import activation_bytes, module_macs
+from partswap.heads.structure import Structure
+
+
+@dataclass
+class FlattenedState(Prepared):
+    """Remembers the first layer's output, ``(states, hidden)``."""
+
+    hidden: Tensor
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """The first linear layer, per cell: ``weight (h*w, d, hidden)``, ``bias (hidden,)``; and what follows it."""
+
+    weight: Tensor
+    bias: Tensor
+    rest: nn.Module
+
+
+def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
+    """Return the first linear layer of the tail laid out per cell, None if the tail does not begin with one."""
+    tail = structure.tail
+    if not isinstance(tail, fx.GraphModule):
+        return None
+    nodes = list(tail.graph.nodes)
+    entry = nodes[0]
+    current = entry
+    while True:
+        if len(current.users) != 1:
+            return None
+        node = next(iter(current.users))
+        module = tail.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(module, nn.Identity | nn.Dropout) or node.target is torch.clone:
+            current = node
+            continue
+        if not isinstance(module, nn.Linear):
+            return None
+        break
+    weight = module.weight.detach().float()  # (hidden, d * h*w), channel first
+    hidden, width = weight.shape
+    per_cell = weight.view(hidden, width // cells, cells).permute(2, 1, 0).contiguous()
+    bias = module.bias.detach().float() if module.bias is not None else weight.new_zeros(hidden)
+    graph = fx.Graph()
+    # A copy, because what follows is often an activation in place, and the vector is needed again.
+    copies: dict[fx.Node, fx.Node] = {node: graph.call_function(torch.clone, (graph.placeholder("hidden"),))}
+    for other in nodes[nodes.index(node) + 1 :] + [n for n in nodes if n.op == "get_attr"]:
+        if other not in copies:
+            copies[other] = graph.node_copy(other, copies.__getitem__)
+    return FirstLayer(per_cell, bias, fx.GraphModule(tail, graph).eval())
+
+
+class FlattenedEvaluator(SwapEvaluator):
+    """Flatten, linear, then anything on the resulting vector."""
+
+    name = "flattened"
+
+    def __init__(
+        self, head: nn.Module, query: Tensor, distractors: Tensor, memory_bytes: int, layer: FirstLayer
+    ) -> None:
+        super().__init__(head, query, distractors, memory_bytes)
+        self.layer = layer
+        self.hidden = int(layer.bias.shape[0])
+        self._table: Tensor | None = None
+
+    def prepare(self, cells: Tensor) -> Prepared:
+        """Run the first layer as a sum over cells, then the rest."""
+        hidden = torch.einsum("scd,cdh->sh", cells, self.layer.weight) + self.layer.bias
+        return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
+
+    def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
+        """Move the first layer's output; it need not be computed anew."""
+        hidden = self._moved(prepared, state, i, j)
+        cells = self.swapped(prepared, state, i, j)
+        return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
+
+    def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Move the first layer's output, run the rest."""
+        out: Tensor = self.layer.rest(self._moved(prepared, state, i, j))
+        return out
+
+    def gradient(self, prepared: Prepared, target: int) -> Tensor:
+        """Go back through the rest, then through the first layer."""
+        assert isinstance(prepared, FlattenedState)
+        with torch.enable_grad():
+            hidden = prepared.hidden.detach().requires_grad_()
+            score = F.log_softmax(self.layer.rest(hidden).float(), 1)[:, target].sum()
+            back = torch.autograd.grad(score, hidden)[0]
+        return torch.einsum("sh,cdh->scd", back, self.layer.weight)
+
+    def bytes_per_candidate(self) -> int:
+        """Return what the rest needs for one more vector, and the vectors themselves."""
+        hidden = self.layer.bias[None]
+        return activation_bytes(self.layer.rest, hidden) + 3 * self.hidden * hidden.element_size()
+
+    def macs_per_candidate(self) -> float:
+        """Return the multiply-adds of one candidate."""
+        return module_macs(self.layer.rest, self.layer.bias[None]) + self.query.shape[1] * self.hidden
+
+    def _moved(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Return the first layer's output after each swap, ``(m, hidden)``."""
+        assert isinstance(prepared, FlattenedState)
+        out = prepared.hidden[state]
+        for cell, places in _groups(i):
+            weight = self.layer.weight[cell]
+            if len(places) >= len(self.donors):
+                # Many pairs at this cell: what every donor contributes, minus what stands there now.
+                gain = self._contributions(cell)
+                loss = prepared.cells[:, cell] @ weight
+                out[places] += gain[j[places]] - loss[state[places]]
+            else:
+                out[places] += (self.donors[j[places]] - prepared.cells[state[places], cell]) @ weight
+        return out
+
+    def _contributions(self, cell: int) -> Tensor:
+        """Return what each donor contributes at a cell, ``(n*h*w, hidden)``, from the table if there is room for it."""
+        size = self.shape.cells * len(self.donors) * self.hidden * self.donors.element_size()
+        if size > self.memory_bytes // 2:
+            return self.donors @ self.layer.weight[cell]
+        if self._table is None:
+            self._table = torch.full(
+                (self.shape.cells, len(self.donors), self.hidden), torch.nan, device=self.donors.device
+            )
+        if bool(torch.isnan(self._table[cell, 0, 0])):
+            torch.mm(self.donors, self.layer.weight[cell], out=self._table[cell])
+        return self._table[cell]
+
+
+def _groups(i: Tensor) -> list[tuple[int, Tensor]]:
+    """Return the candidates of every query cell: the cell and where in `i` it stands."""
+    order = torch.sort(i, stable=True)
+    cells, counts = torch.unique_consecutive(order.values, return_counts=True)
+    return list(zip(cells.tolist(), order.indices.split(counts.tolist()), strict=True))

@@ -1,0 +1,194 @@
+"""Every evaluator gives the numbers of the dense head, for any head it recognises."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from partswap.errors import MemoryBudgetError, NonFiniteError
+from partswap.grid import GridShape
+from partswap.heads import HeadPlan
+from partswap.heads.dense import DenseEvaluator
+
+MB = 2**20
+
+
+def randomise(module, generator):
+    """Random weights and batch-norm statistics, of sizes that keep activations around one."""
+    for m in module.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            for p in (m.weight, m.bias, m.running_mean):
+                p.data = torch.randn(p.shape, generator=generator) * 0.5 + 0.5
+            m.running_var.data = torch.rand(m.running_var.shape, generator=generator) + 0.5
+        elif isinstance(m, nn.Conv2d | nn.Linear):
+            scale = m.weight[0].numel() ** -0.5
+            m.weight.data = torch.randn(m.weight.shape, generator=generator) * scale * 1.5
+            if m.bias is not None:
+                m.bias.data = torch.randn(m.bias.shape, generator=generator)
+    return module.eval()
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, d, hidden, shortcut):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(d, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU(inplace=True),
+            nn.Conv2d(hidden, hidden, 3, padding=1), nn.BatchNorm2d(hidden), nn.ReLU(inplace=True),
+            nn.Conv2d(hidden, d, 1), nn.BatchNorm2d(d),
+        )  # fmt: skip
+        self.shortcut = nn.Conv2d(d, d, 1) if shortcut else nn.Identity()
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.relu(self.body(x) + self.shortcut(x))
+
+
+class FunctionalResNet(nn.Module):
+    """Written with functions instead of modules, with a mean instead of a pooling layer."""
+
+    def __init__(self, d, classes):
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv2d(d, d, 3, padding=1), nn.BatchNorm2d(d), nn.Linear(d, classes)
+
+    def forward(self, x):
+        y = torch.nn.functional.relu(self.norm(self.conv(torch.relu(self.norm(x)))))
+        return self.fc((x + y).mean((2, 3)))
+
+
+def head_of(kind, d, h, w, classes):
+    pool = [nn.AdaptiveAvgPool2d(1), nn.Flatten(1)]
+    return {
+        "pooled": lambda: nn.Sequential(*pool, nn.Linear(d, classes)),
+        "pooled_mlp": lambda: nn.Sequential(
+            *pool, nn.LayerNorm(d), nn.Linear(d, 7), nn.GELU(), nn.Linear(7, classes)
+        ),
+        "flattened": lambda: nn.Sequential(
+            nn.Flatten(1), nn.Linear(d * h * w, 16), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(16, classes)
+        ),
+        "flattened_vgg": lambda: nn.Sequential(
+            nn.AdaptiveAvgPool2d((h, w)), nn.Flatten(1), nn.Dropout(), nn.Linear(d * h * w, classes, bias=False)
+        ),
+        "convolutional": lambda: nn.Sequential(
+            Bottleneck(d, 5, False), Bottleneck(d, 4, True), *pool, nn.Linear(d, classes)
+        ),
+        "convolutional_plain": lambda: nn.Sequential(
+            nn.Conv2d(d, 6, 3, padding="same", bias=False), nn.SiLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU6(),
+            nn.Conv2d(6, 6, 3, padding=1), nn.Tanh(), *pool, nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, classes),
+        ),
+        "convolutional_functional": lambda: FunctionalResNet(d, classes),
+        "convolutional_norm": lambda: nn.Sequential(nn.BatchNorm2d(d), nn.ReLU(), *pool, nn.Linear(d, classes)),
+        "dense_stride": lambda: nn.Sequential(
+            nn.Conv2d(d, 6, 3, stride=2, padding=1), nn.ReLU(), *pool, nn.Linear(6, classes)
+        ),
+        "dense_max": lambda: nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(1), nn.Linear(d, classes)),
+        "dense_groups": lambda: nn.Sequential(
+            nn.Conv2d(d, d, 3, padding=1, groups=d), *pool, nn.Linear(d, classes)
+        ),
+    }[kind]()  # fmt: skip
+
+
+KINDS = [
+    "pooled", "pooled_mlp", "flattened", "flattened_vgg", "convolutional", "convolutional_plain",
+    "convolutional_functional", "convolutional_norm", "dense_stride", "dense_max", "dense_groups",
+]  # fmt: skip
+
+
+def setting(kind, seed, h=None, w=None, n=None, d=None, classes=None):
+    g = torch.Generator().manual_seed(seed)
+    pick = lambda low, high: int(torch.randint(low, high + 1, (1,), generator=g))  # noqa: E731
+    h, w, n, d, classes = h or pick(2, 8), w or pick(2, 8), n or pick(1, 3), d or pick(2, 9), classes or pick(2, 6)
+    head = randomise(head_of(kind, d, h, w, classes), g)
+    query, distractors = torch.randn(d, h, w, generator=g), torch.randn(n, d, h, w, generator=g)
+    return head, query, distractors, g
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**31), many=st.booleans())
+def test_swaps_equal_the_dense_head(kind, seed, many):
+    head, query, distractors, g = setting(kind, seed)
+    grid = GridShape(*query.shape[1:])
+    plan = HeadPlan(head, grid)
+    assert plan.kind == kind.split("_")[0]
+    fast, dense = plan.evaluator(query, distractors, 64 * MB), DenseEvaluator(head, query, distractors, 64 * MB)
+    with torch.no_grad():
+        # Two grids in the middle of a search, reached by an edit each.
+        states = [e.prepare(e.query[None]) for e in (fast, dense)]
+        first = torch.tensor([0, 0]), torch.tensor([0, grid.cells - 1]), torch.tensor([1, 0])
+        states = [e.advance(s, *first) for e, s in zip((fast, dense), states, strict=True)]
+        torch.testing.assert_close(states[0].logits, states[1].logits, rtol=1e-4, atol=1e-4)
+        if many:
+            pairs = torch.cartesian_prod(torch.arange(2), torch.arange(grid.cells), torch.arange(len(fast.donors)))
+            state, i, j = pairs.unbind(1)
+        else:
+            size = (9,)
+            state = torch.randint(0, 2, size, generator=g)
+            i = torch.randint(0, grid.cells, size, generator=g)
+            j = torch.randint(0, len(fast.donors), size, generator=g)
+        expected = dense.logits(states[1], state, i, j)
+        torch.testing.assert_close(fast.logits(states[0], state, i, j), expected, rtol=1e-4, atol=1e-4)
+        target = int(expected.argmax(1).mode().values)
+        scores, flips = fast.evaluate(states[0], state, i, j, target)
+        torch.testing.assert_close(scores, expected.log_softmax(1)[:, target], rtol=1e-4, atol=1e-4)
+        margin = expected.topk(2, 1).values.diff(dim=1).abs().flatten() > 1e-4
+        assert torch.equal(flips[margin], (expected.argmax(1) == target)[margin])
+        torch.testing.assert_close(
+            fast.gradient(states[0], target), dense.gradient(states[1], target), rtol=1e-3, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_memory_budget_changes_nothing_but_the_chunks(kind):
+    head, query, distractors, _ = setting(kind, 5, h=5, w=4, n=2)
+    plan = HeadPlan(head, GridShape(5, 4))
+    roomy = plan.evaluator(query, distractors, 512 * MB)
+    with torch.no_grad():
+        prepared = roomy.prepare(roomy.query[None])
+        i, j = torch.cartesian_prod(torch.arange(20), torch.arange(40)).unbind(1)
+        need = roomy.bytes_per_candidate()
+        tight = plan.evaluator(query, distractors, 7 * need + (2**16 if plan.kind == "convolutional" else 0))
+        both = [e.evaluate(e.prepare(e.query[None]), torch.zeros_like(i), i, j, 0) for e in (roomy, tight)]
+    torch.testing.assert_close(both[0][0], both[1][0], rtol=1e-4, atol=1e-5)
+    assert prepared.logits.shape[0] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_room_for_one_candidate_is_an_error(kind):
+    head, query, distractors, _ = setting(kind, 6)
+    evaluator = HeadPlan(head, GridShape(*query.shape[1:])).evaluator(query, distractors, 8)
+    with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"), torch.no_grad():
+        zero = torch.zeros(1, dtype=torch.long)
+        evaluator.evaluate(evaluator.prepare(evaluator.query[None]), zero, zero, zero, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nan_in_a_head_is_an_error(kind):
+    head, query, distractors, _ = setting(kind, 7)
+    next(m for m in head.modules() if isinstance(m, nn.Linear)).weight.data[0, 0] = float("nan")
+    evaluator = HeadPlan(head, GridShape(*query.shape[1:])).evaluator(query, distractors, 64 * MB)
+    with pytest.raises(NonFiniteError, match="the head returned NaN"), torch.no_grad():
+        evaluator.prepare(evaluator.query[None])
+
+
+def test_extreme_logits_do_not_underflow_the_closed_form():
+    head, query, distractors, _ = setting("pooled", 8, h=8, w=8, n=2, d=6, classes=5)
+    head[-1].weight.data *= 3000
+    fast = HeadPlan(head, GridShape(8, 8)).evaluator(query, distractors, 64 * MB)
+    dense = DenseEvaluator(head, query, distractors, 64 * MB)
+    i, j = torch.cartesian_prod(torch.arange(64), torch.arange(128)).unbind(1)
+    zero = torch.zeros_like(i)
+    with torch.no_grad():
+        found = [e.evaluate(e.prepare(e.query[None]), zero, i, j, 1) for e in (fast, dense)]
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-2)
+    assert torch.isfinite(found[0][0]).all()
+
+
+def test_an_untraceable_head_is_evaluated_densely():
+    class Odd(nn.Module):
+        def forward(self, x):
+            if x.sum() > 0:
+                return x.mean((2, 3))
+            return x.amax((2, 3))
+
+    assert HeadPlan(Odd(), GridShape(7, 7)).kind == "dense"

@@ -1,0 +1,106 @@
+"""One test over everything registered: what is added is tested the moment it exists."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, GridShape
+from partswap.data import cell_facts
+from partswap.data.base import Dataset
+from partswap.metrics import Evidence, Metric
+from partswap.models import shipped
+from partswap.search import Method
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_explains_and_prints_itself(name, problem):
+    method = METHODS.get(name)()
+    assert isinstance(method, Method)
+    assert method.name == name
+    assert method.title
+    assert all(f.name in repr(method) for f in fields(method))
+    found = method.explain(**problem)
+    assert isinstance(found, Counterfactual)
+    assert found.method == name
+    assert found.flipped
+    assert found.verify(problem["head"], problem["query"], problem["distractors"])
+    again = method.explain(**problem)
+    assert replace(found, seconds=0) == replace(again, seconds=0)
+
+
+@pytest.mark.parametrize("name", METRICS.names())
+def test_a_metric_scores_what_it_can_and_leaves_out_what_it_cannot(name, problem):
+    metric = METRICS.get(name)()
+    assert isinstance(metric, Metric)
+    found = METHODS.get("goyal")().explain(**problem)
+    data = DATASETS.get("aviary")("test", per_class=1)
+    facts = [cell_facts(data[i], GridShape(7, 7)) for i in range(5)]
+    known = Evidence(facts[0], facts[1:], frozenset({"crown"}))
+    scores = metric.scores(found, known)
+    assert scores is not None
+    assert len(scores) == (len(found) if metric.per_edit else 1)
+    if metric.percent:
+        assert all(0 <= s <= 1 for s in scores)
+    total = metric.compute([(found, known), (found, known)])
+    assert total.all == pytest.approx(sum(scores) / len(scores))
+    assert total.count == 2 * len(scores)
+    assert (total.single is None) == (not metric.per_edit)
+    assert metric.compute([]).all is None
+    bare = replace(facts[0], shows=None, object=None)
+    nothing = Evidence(bare, [bare] * 4, None)
+    unknown = metric.scores(found, nothing)
+    assert unknown is None or len(unknown) == len(scores)
+
+
+@pytest.mark.parametrize("name", DATASETS.names())
+def test_a_data_set_keeps_the_contract(name):
+    data = DATASETS.get(name)()
+    assert isinstance(data, Dataset)
+    sample = data[3]
+    width, height = sample.image.size
+    assert sample.image.mode == "RGB"
+    assert sample.label == data.label(3)
+    assert 0 <= sample.label < len(data.classes)
+    assert set(sample.keypoints) <= set(data.parts)
+    for points in sample.keypoints.values():
+        assert all(0 <= x < width and 0 <= y < height for x, y in points)
+    assert sample.mask is None or sample.mask.shape == (height, width)
+    assert np.array_equal(np.asarray(data[3].image), np.asarray(sample.image))
+
+
+@pytest.mark.parametrize("name", AUXILIARIES.names())
+def test_an_auxiliary_gives_finite_grids(name):
+    auxiliary = AUXILIARIES.get(name)()
+    data = DATASETS.get("aviary")("test", per_class=1)
+    grids = auxiliary.grids([data[i].image for i in range(3)], batch=2)
+    assert grids.ndim == 4
+    assert len(grids) == 3
+    assert torch.isfinite(grids).all()
+    assert auxiliary.tau > 0
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet"])
+def test_a_shipped_classifier_is_good_but_confuses_within_families(name):
+    data = DATASETS.get("aviary")("test", per_class=6)
+    labels = torch.tensor([data.label(i) for i in range(len(data))])
+    images = torch.from_numpy(data.pixels()).permute(0, 3, 1, 2)
+    model = shipped.load(name)
+    with torch.inference_mode():
+        predicted = torch.cat([model(shipped.normalise(x)).argmax(1) for x in images.split(60)])
+    wrong = predicted != labels
+    assert 0 < wrong.float().mean() < 0.1
+    family = [s.family for s in data.species]
+    within = [family[a] == family[b] for a, b in zip(predicted[wrong].tolist(), labels[wrong].tolist(), strict=True)]
+    assert np.mean(within) > 0.7
+    assert shipped.weights_path(name).stat().st_size <= 3e6
+
+
+def test_the_shipped_auxiliary_finds_parts_without_labels():
+    from partswap.models.aviary_training import part_matching
+
+    torch.manual_seed(0)
+    trained, untrained = shipped.load("auxiliary"), shipped.build("auxiliary").eval()
+    assert part_matching(trained, count=80) > 2 * part_matching(untrained, count=80)
+    assert shipped.weights_path("auxiliary").stat().st_size <= 3e6
