@@ -154,7 +154,7 @@ def aviary_save(
 def aviary_train(
     which: Annotated[str, typer.Argument(help="vgg, resnet or auxiliary.")],
     out: Annotated[Path | None, typer.Option(help="Where to save; default aviary_WHICH.safetensors.")] = None,
-    per_class: Annotated[int, typer.Option(help="Images per species to train on.")] = 240,
+    per_class: Annotated[int, typer.Option(help="Images per species to train on.")] = 200,
     epochs: Annotated[int | None, typer.Option(help="Passes over them; the default made the shipped weights.")] = None,
 ) -> None:
     """Train one of the small networks that ship with the package."""

@@ -27,7 +27,7 @@ from partswap.models.shipped import STANDARDISE, build, normalise
 console = Console()
 
 
-def train(which: str, out: Path, *, per_class: int = 240, epochs: int | None = None, seed: int = 0) -> float:
+def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = None, seed: int = 0) -> float:
     """Train one of the shipped networks and save it in half precision.
 
     Parameters
@@ -51,13 +51,13 @@ def train(which: str, out: Path, *, per_class: int = 240, epochs: int | None = N
     """
     torch.manual_seed(seed)
     classifier = which != "auxiliary"
-    data = Aviary("train" if classifier else "unlabelled", per_class=per_class if classifier else per_class // 2)
+    data = Aviary("train" if classifier else "unlabelled", per_class=per_class if classifier else per_class * 3 // 5)
     console.print(f"drawing {len(data):,} birds ...")
     pixels = data.pixels(workers=os.cpu_count() or 1)
     model = build(which)
     if classifier:
         labels = np.array([data.label(i) for i in range(len(data))])
-        _fit_classifier(model, pixels, labels, epochs or (22 if which == "vgg" else 16), seed)
+        _fit_classifier(model, pixels, labels, epochs or (14 if which == "vgg" else 12), seed)
     else:
         _fit_auxiliary(model, pixels, epochs or 8, seed)
     model.eval()
@@ -96,6 +96,7 @@ def _fit_classifier(
     batch: int = 64,
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
+    # The arrays are channel-last in memory, which is also what convolutions like best.
     images, targets = torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels)
     steps = epochs * (len(images) // batch)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
@@ -106,12 +107,13 @@ def _fit_classifier(
         for _ in range(epochs):
             right = seen = 0
             for chosen in _batches(len(images), batch, generator):
-                x = normalise(images[chosen])
-                flips = torch.rand(len(x), generator=generator) < 0.5
-                x = torch.where(flips[:, None, None, None], x.flip(3), x)
-                x = x * (0.85 + 0.3 * torch.rand(len(x), 1, 1, 1, generator=generator))
+                batch_pixels = images[chosen]
+                flips = torch.rand(len(chosen), generator=generator) < 0.5
+                batch_pixels[flips] = batch_pixels[flips].flip(3)
+                gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
+                x = normalise(batch_pixels).mul_(gain)
                 with _mixed_precision():
-                    logits = model(x.contiguous(memory_format=torch.channels_last)).float()
+                    logits = model(x).float()
                 loss = F.cross_entropy(logits, targets[chosen], label_smoothing=0.05)
                 optimiser.zero_grad()
                 loss.backward()

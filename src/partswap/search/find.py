@@ -28,8 +28,10 @@ from partswap.search.screening import estimated_gain
 from partswap.search.semantic import cosines, log_likeness
 
 Objective = Literal["paper", "set"]
-#: How many candidates per list of edits ``screen="auto"`` evaluates exactly.
-AUTO_SCREEN = 64
+#: ``screen="auto"`` evaluates at least so many candidates per list of edits exactly ...
+AUTO_LEAST = 64
+#: ... and more where they are cheap: about as many as this many multiply-adds pay for.
+AUTO_MACS = 2e9
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class _Search:
     ) -> None:
         self.evaluator, self.target, self.likeness = evaluator, target, likeness
         self.lam, self.objective, self.beam = lam, objective, beam
-        self.screen = AUTO_SCREEN if screen == "auto" else screen
+        self.screen = screen_size(evaluator) if screen == "auto" else screen
         self.evaluations = 0
 
     def run(self, prepared: Prepared, candidates: Candidates, limit: int) -> tuple[_Path, bool]:
@@ -242,6 +244,12 @@ class _Search:
         probability = float(logits.softmax(0)[self.target])
         step = Step(probability, int(logits.argmax()), objective)
         return _Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
+
+
+def screen_size(evaluator: SwapEvaluator) -> int | None:
+    """Return how many candidates ``screen="auto"`` evaluates exactly; None if all of them are cheap enough."""
+    count = max(AUTO_LEAST, int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1)))
+    return None if count >= evaluator.shape.cells * len(evaluator.donors) else count
 
 
 # -- checks ---------------------------------------------------------------------------------------------------------
