@@ -54,7 +54,11 @@ def test_the_report_opens_in_a_browser(result, chromium, tmp_path):
     assert picture.size == (1200, 1600)
     assert len(set(picture.resize((300, 400)).getdata())) > 2000  # birds, not a blank page
     dump = subprocess.run(
-        [chromium, *flags, "--dump-dom", result.report.as_uri()], check=True, capture_output=True, text=True, timeout=120
+        [chromium, *flags, "--dump-dom", result.report.as_uri()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
     ).stdout
     assert "Vandenhende et al." in dump
 

@@ -25,9 +25,7 @@ NAMES = [s.name for s in aviary.all_species()]
 
 @pytest.fixture(scope="module")
 def explainer():
-    return Explainer(
-        shipped.load("vgg"), auxiliary="aviary", preprocess=shipped.PREPROCESS, class_names=NAMES
-    )
+    return Explainer(shipped.load("vgg"), auxiliary="aviary", preprocess=shipped.PREPROCESS, class_names=NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +53,7 @@ def test_paths_arrays_images_and_tensors_are_all_images(explainer, birds, tmp_pa
 
 
 def test_the_target_is_the_second_guess_unless_told(explainer, birds):
-    query, donors = birds
-    encoded = explainer.encode([query])
+    encoded = explainer.encode([birds[0]])
     second = int(encoded.logits[0].topk(2).indices[1])
     cf = explainer.explain(encoded, [aviary.draw(second, s).image for s in range(4)])
     assert cf.target == second
@@ -154,7 +151,9 @@ def test_wrong_settings_are_named():
     with pytest.raises(LayerError, match="features"):
         Explainer(model, "featurs", preprocess=shipped.PREPROCESS)
     with pytest.raises(SettingError, match="no class names"):
-        Explainer(model, preprocess=shipped.PREPROCESS).explain(Image.new("RGB", (224, 224)), [Image.new("RGB", (9, 9))], "a")
+        Explainer(model, preprocess=shipped.PREPROCESS).explain(
+            Image.new("RGB", (224, 224)), [Image.new("RGB", (9, 9))], "a"
+        )
 
 
 def test_a_model_that_rolls_dice_is_refused():

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import make_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from conftest import make_head
 from partswap import find_counterfactual
 from partswap.errors import (
     ClassIndexError,

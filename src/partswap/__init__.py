@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from partswap.errors import PartswapError
     from partswap.explainer import Explainer
     from partswap.grid import GridShape
+    from partswap.heads import HeadPlan
     from partswap.images import Preprocess
     from partswap.layers import default_layer, list_layers
     from partswap.metrics import METRICS
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
     from partswap.models.zoo import load_model
-    from partswap.search import METHODS, find_counterfactual
+    from partswap.search import METHODS, find_counterfactual, find_counterfactuals
     from partswap.split import Split, split
 
 _HOMES = {
@@ -41,7 +42,9 @@ _HOMES = {
     "Step": "partswap.counterfactual",
     "aviary": "partswap.aviary",
     "default_layer": "partswap.layers",
+    "HeadPlan": "partswap.heads",
     "find_counterfactual": "partswap.search",
+    "find_counterfactuals": "partswap.search",
     "list_layers": "partswap.layers",
     "load_model": "partswap.models.zoo",
     "split": "partswap.split",
@@ -57,6 +60,7 @@ __all__ = [
     "Edit",
     "Explainer",
     "GridShape",
+    "HeadPlan",
     "PartswapError",
     "Preprocess",
     "Split",
@@ -65,6 +69,7 @@ __all__ = [
     "aviary",
     "default_layer",
     "find_counterfactual",
+    "find_counterfactuals",
     "list_layers",
     "load_model",
     "split",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
+from partswap.heads import HeadPlan
 from partswap.images import ImageLike, Preprocess
 from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
 from partswap.models.preprocessing import preprocess_for
@@ -113,6 +114,7 @@ class Explainer:
         self.method = METHODS.get(method)() if isinstance(method, str) else method
         self.class_names = list(class_names) if class_names is not None else None
         self.batch_size = batch_size
+        self._plan: HeadPlan | None = None
         if self.class_names is not None and len(self.class_names) != self.split.classes:
             raise ShapeError(
                 f"{len(self.class_names)} class names for a model with {self.split.classes} classes.",
@@ -159,9 +161,8 @@ class Explainer:
                     "Pass images of that class which the model gets right, or keep_misclassified=True.",
                 )
             donors = donors.select(right)
-        context = None if encoded.contexts is None else encoded.contexts
         found = self.method.explain(
-            self.split.head.bind(context),
+            self._head(encoded),
             encoded.grids[0],
             donors.grids,
             aim,
@@ -223,6 +224,14 @@ class Explainer:
         if isinstance(auxiliary, nn.Module):
             return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
         return auxiliary
+
+    def _head(self, query: Encoded) -> nn.Module | HeadPlan:
+        """Return the head for one query; it is looked at once if it is the same for all."""
+        if query.contexts is not None:
+            return self.split.head.bind(query.contexts)
+        if self._plan is None:
+            self._plan = HeadPlan(self.split.head.bind(), self.split.grid)
+        return self._plan
 
     def _target(self, logits: Tensor, target: int | str | None) -> int:
         if target is None:

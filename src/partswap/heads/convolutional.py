@@ -7,11 +7,13 @@ its values are those of the unedited grid, which are computed once per edit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from partswap.errors import MemoryBudgetError
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Add, Conv, Pointwise, Structure
@@ -30,8 +32,7 @@ class ConvolutionalState(Prepared):
     mean: Tensor
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Cells around a swapped one, counted up, down, left and right of it."""
 
     up: int
@@ -39,14 +40,13 @@ class Window:
     left: int
     right: int
 
-    def grown(self, by: int, limit: Window) -> Window:
-        return Window(*(min(a + by, b) for a, b in zip(self, limit, strict=True)))
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter((self.up, self.down, self.left, self.right))
+    def grown(self, limit: Window) -> Window:
+        """Return the window one cell larger on every side, but not beyond `limit`."""
+        return Window(*(min(a + 1, b) for a, b in zip(self, limit, strict=True)))
 
     @property
     def size(self) -> tuple[int, int]:
+        """Height and width in cells."""
         return self.up + 1 + self.down, self.left + 1 + self.right
 
     def inside(self, outer: Window) -> tuple[slice, slice]:
@@ -149,8 +149,6 @@ class ConvolutionalEvaluator(SwapEvaluator):
         available = self.memory_bytes - 2 * block
         if available < self.bytes_per_candidate():
             need = 2 * self._window_bytes() + self.bytes_per_candidate()
-            from partswap.errors import MemoryBudgetError
-
             raise MemoryBudgetError(
                 f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
                 f"Set memory_mb to at least {need // 2**20 + 1}.",
@@ -214,7 +212,7 @@ class _Windows:
             flat = torch.addmm(operation.bias, x.reshape(-1, x.shape[-1]), operation.weight[0, 0])
             return flat.view(*x.shape[:-1], -1), window
         change = self._change(operation.source, x, window)
-        grown = window.grown(1, self.limit)
+        grown = window.grown(self.limit)
         out = self._unedited(number, grown)
         height, width = window.size
         flat = change.reshape(-1, change.shape[-1])

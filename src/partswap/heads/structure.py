@@ -93,7 +93,7 @@ class Structure:
 
 
 class _NotUnderstoodError(Exception):
-    """This head does not fit; not an error for anyone outside."""
+    """Raised within this module for a head that does not fit; never leaves it."""
 
 
 def understand(head: nn.Module, grid: GridShape) -> Structure | None:
@@ -102,7 +102,7 @@ def understand(head: nn.Module, grid: GridShape) -> Structure | None:
         return None
     try:
         traced = fx.symbolic_trace(head)
-    except Exception:  # noqa: BLE001 - tracing runs arbitrary code and may raise anything; dense evaluation remains
+    except Exception:  # tracing runs arbitrary code, which may raise anything; dense evaluation remains
         return None
     try:
         return _Reader(traced, grid).read()

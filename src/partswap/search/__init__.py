@@ -5,6 +5,6 @@ and ``@METHODS.register("name")``.
 """
 
 from partswap.search.base import METHODS, Method
-from partswap.search.find import find_counterfactual
+from partswap.search.find import find_counterfactual, find_counterfactuals
 
-__all__ = ["METHODS", "Method", "find_counterfactual"]
+__all__ = ["METHODS", "Method", "find_counterfactual", "find_counterfactuals"]

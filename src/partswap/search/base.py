@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
+from partswap.heads import HeadPlan
 from partswap.registry import Registry
 from partswap.search.find import find_counterfactual
 
@@ -32,7 +33,7 @@ class Method(ABC):
 
     def explain(
         self,
-        head: nn.Module,
+        head: nn.Module | HeadPlan,
         query: Tensor,
         distractors: Tensor,
         target: int,

@@ -12,8 +12,9 @@ looks at the swaps that could follow, ranks them, and keeps the best. `objective
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ class _Path:
 
 
 def find_counterfactual(
-    head: nn.Module,
+    head: nn.Module | HeadPlan,
     query: Tensor,
     distractors: Tensor,
     target: int,
@@ -65,8 +66,9 @@ def find_counterfactual(
 
     Parameters
     ----------
-    head : torch.nn.Module
-        Any module from grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode.
+    head : torch.nn.Module or HeadPlan
+        Any module from grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode. To explain many queries,
+        make a `HeadPlan` of it once.
     query : Tensor
         Grid ``(d, h, w)``.
     distractors : Tensor
@@ -121,7 +123,7 @@ def find_counterfactual(
     limit = shape.cells if max_edits is None else min(max_edits, shape.cells)
 
     with torch.no_grad():
-        plan = HeadPlan(head, shape)
+        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
         evaluator = plan.evaluator(query, distractors, int(memory_mb * 2**20))
         prepared = evaluator.prepare(evaluator.query[None])
         before = _first_step(prepared.logits[0], target)
@@ -145,6 +147,59 @@ def find_counterfactual(
         evaluations=search.evaluations,
         seconds=time.perf_counter() - started,
     )  # fmt: skip
+
+
+def find_counterfactuals(
+    head: nn.Module | HeadPlan,
+    queries: Tensor,
+    distractors: Tensor | Sequence[Tensor],
+    targets: int | Sequence[int],
+    *,
+    query_aux: Tensor | None = None,
+    distractor_aux: Tensor | Sequence[Tensor] | None = None,
+    **settings: Any,
+) -> list[Counterfactual]:
+    """Explain several queries; the head is looked at, and its weights laid out, only once.
+
+    Parameters
+    ----------
+    head : torch.nn.Module or HeadPlan
+        As in `find_counterfactual`.
+    queries : Tensor
+        ``(q, d, h, w)``.
+    distractors : Tensor or sequence of Tensor
+        ``(n, d, h, w)`` for all queries, or one such tensor per query.
+    targets : int or sequence of int
+        One for all, or one per query.
+    query_aux, distractor_aux
+        Auxiliary grids, laid out likewise.
+    **settings
+        As in `find_counterfactual`.
+    """
+    queries = check_grid(queries, "queries", ndim=4)
+    count = len(queries)
+    shape = GridShape(int(queries.shape[2]), int(queries.shape[3]))
+    plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
+    per_query = {
+        "distractors": _per_query(distractors, count),
+        "target": [targets] * count if isinstance(targets, int) else list(targets),
+        "query_aux": [None] * count if query_aux is None else list(query_aux),
+        "distractor_aux": [None] * count if distractor_aux is None else _per_query(distractor_aux, count),
+    }
+    for name, values in per_query.items():
+        if len(values) != count:
+            raise ShapeError(f"{len(values)} {name} for {count} queries.", "Give one per query, or one for all.")
+    rows = zip(queries, *per_query.values(), strict=True)
+    return [
+        find_counterfactual(plan, query, donors, target, query_aux=mine, distractor_aux=theirs, **settings)
+        for query, donors, target, mine, theirs in rows
+    ]
+
+
+def _per_query(value: Tensor | Sequence[Tensor], count: int) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value] * count
+    return list(value)
 
 
 class _Search:

@@ -1,0 +1,50 @@
+"""Heads at real size, with random weights, and features that look like theirs (non-negative, sparse)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from partswap._vision import timm, torchvision
+from partswap.grid import GridShape
+from partswap.splitting import split
+
+CLASSES = 200
+
+
+def make(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
+    """Return a head and the shape ``(d, h, w)`` of its grid."""
+    torch.manual_seed(0)
+    if name == "vgg16":
+        model = torchvision().models.vgg16(num_classes=CLASSES)
+        return nn.Sequential(model.avgpool, nn.Flatten(1), model.classifier).eval(), (512, 7, 7)
+    if name.startswith("resnet50"):
+        model = torchvision().models.resnet50(num_classes=CLASSES)
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                nn.init.uniform_(module.weight, 0.5, 1.5)
+                nn.init.uniform_(module.running_var, 0.5, 1.5)
+        pool = (model.avgpool, nn.Flatten(1), model.fc)
+        if name == "resnet50_pooled":
+            return nn.Sequential(*pool).eval(), (2048, 7, 7)
+        side = 14 if name == "resnet50_14x14" else 7
+        return nn.Sequential(model.layer4[1], model.layer4[2], *pool).eval(), (2048, side, side)
+    if name == "vit_small":
+        model = timm().create_model("vit_small_patch16_224", num_classes=CLASSES).eval()
+        cut = split(model, "blocks.9")
+        grid = cut.features(torch.randn(1, 3, 224, 224))
+        return cut.head.bind(grid.context), (cut.channels, *cut.grid)
+    raise ValueError(name)
+
+
+def features(shape: tuple[int, int, int], count: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return query, distractors and their auxiliary grids."""
+    g = torch.Generator().manual_seed(seed)
+    d, h, w = shape
+    query = torch.randn(d, h, w, generator=g).clamp(min=0)
+    distractors = torch.randn(count, d, h, w, generator=g).clamp(min=0)
+    return query, distractors, torch.randn(256, h, w, generator=g), torch.randn(count, 256, h, w, generator=g)
+
+
+def grid_of(shape: tuple[int, int, int]) -> GridShape:
+    return GridShape(shape[1], shape[2])
