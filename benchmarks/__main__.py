@@ -1,7 +1,7 @@
 """Run all benchmarks: ``make bench``, or ``python -m benchmarks [speed] [memory] [scaling] [macs]``.
 
-Results go to ``benchmarks/results/`` as JSON and Markdown, with a plot of time against the number of distractors. Run it
-with nothing else running: a second busy process slows everything several-fold, and not evenly.
+Results go to ``benchmarks/results/`` as JSON and Markdown, with a plot of time against the number of distractors.
+Run it with nothing else running: a second busy process slows everything several-fold, and not evenly.
 """
 
 from __future__ import annotations

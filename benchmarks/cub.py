@@ -44,7 +44,8 @@ def load_birds(reference: Path, cache: Path) -> Birds:
     classes = _column(root / "image_class_labels.txt")
     known = sorted(set(classes.values()))
     labels = torch.tensor([known.index(classes[i]) for i in ids])
-    train = torch.tensor([_column(root / "train_test_split.txt")[i] == 1 for i in ids])
+    split = _column(root / "train_test_split.txt")
+    train = torch.tensor([split[i] == 1 for i in ids])
     files = [root / "images" / p for p in paths]
     facts = _facts(root, ids, files)
     cache.mkdir(parents=True, exist_ok=True)

@@ -133,9 +133,8 @@ def test_swaps_equal_the_dense_head(kind, seed, many):
         torch.testing.assert_close(scores, expected.log_softmax(1)[:, target], rtol=1e-4, atol=1e-4)
         margin = expected.topk(2, 1).values.diff(dim=1).abs().flatten() > 1e-4
         assert torch.equal(flips[margin], (expected.argmax(1) == target)[margin])
-        torch.testing.assert_close(
-            fast.gradient(states[0], target), dense.gradient(states[1], target), rtol=1e-3, atol=1e-4
-        )
+        gradients = [e.gradients(s, target) for e, s in zip((fast, dense), states, strict=True)]
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,13 @@ class Prepared:
 
     cells: Tensor
     logits: Tensor
+
+
+def lead(logits: Tensor, target: int) -> Tensor:
+    """Return the target's logit minus the largest of the others, ``(m,)``."""
+    others = logits.clone()
+    others[:, target] = -torch.inf
+    return logits[:, target] - others.amax(1)
 
 
 class SwapEvaluator(ABC):
@@ -77,12 +85,21 @@ class SwapEvaluator(ABC):
         """Return the grids after these swaps, prepared."""
         return self.prepare(self.swapped(prepared, state, i, j))
 
-    def gradient(self, prepared: Prepared, target: int) -> Tensor:
-        """Return the gradient of the target's log probability, ``(states, h*w, d)``."""
+    def gradients(self, prepared: Prepared, target: int) -> tuple[Tensor, Tensor]:
+        """Return two gradients ``(states, h*w, d)``: of the target's log probability, and of its lead.
+
+        The lead is the target's logit minus the largest of the others: the decision flips when it passes zero.
+        """
+        return self._backward(lambda cells: self.head(self.to_grids(cells)), prepared.cells, target)
+
+    def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int) -> tuple[Tensor, Tensor]:
+        """Return the two gradients of `function` (to logits) at some points, in one pass over both."""
         with torch.enable_grad():
-            cells = prepared.cells.detach().requires_grad_()
-            score = F.log_softmax(self.head(self.to_grids(cells)).float(), 1)[:, target].sum()
-            return torch.autograd.grad(score, cells)[0]
+            twice = torch.cat([at, at]).detach().requires_grad_()
+            probable, leading = function(twice).float().chunk(2)
+            score = F.log_softmax(probable, 1)[:, target].sum() + lead(leading, target).sum()
+            first, second = torch.autograd.grad(score, twice)[0].chunk(2)
+        return first, second
 
     def evaluate(
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True

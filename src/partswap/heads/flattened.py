@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from partswap.heads.base import Prepared, SwapEvaluator
@@ -95,14 +94,12 @@ class FlattenedEvaluator(SwapEvaluator):
         out: Tensor = self.layer.rest(self._moved(prepared, state, i, j))
         return out
 
-    def gradient(self, prepared: Prepared, target: int) -> Tensor:
-        """Go back through the rest, then through the first layer."""
+    def gradients(self, prepared: Prepared, target: int) -> tuple[Tensor, Tensor]:
+        """Go back through the rest, then through the first layer, whose weights are read only once."""
         assert isinstance(prepared, FlattenedState)
-        with torch.enable_grad():
-            hidden = prepared.hidden.detach().requires_grad_()
-            score = F.log_softmax(self.layer.rest(hidden).float(), 1)[:, target].sum()
-            back = torch.autograd.grad(score, hidden)[0]
-        return torch.einsum("sh,cdh->scd", back, self.layer.weight)
+        back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target))
+        first, second = torch.einsum("sh,cdh->scd", back, self.layer.weight).chunk(2)
+        return first, second
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""

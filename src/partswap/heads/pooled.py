@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from partswap.heads.base import Prepared, SwapEvaluator
@@ -48,14 +47,12 @@ class PooledEvaluator(SwapEvaluator):
         out: Tensor = self.tail(prepared.mean[state] + change)
         return out
 
-    def gradient(self, prepared: Prepared, target: int) -> Tensor:
-        """All cells have the same gradient: that of the mean, divided by their number."""
+    def gradients(self, prepared: Prepared, target: int) -> tuple[Tensor, Tensor]:
+        """Return the gradients; all cells have the same, that of the mean divided by their number."""
         assert isinstance(prepared, PooledState)
-        with torch.enable_grad():
-            mean = prepared.mean.detach().requires_grad_()
-            score = F.log_softmax(self.tail(mean).float(), 1)[:, target].sum()
-            gradient = torch.autograd.grad(score, mean)[0] / self.shape.cells
-        return gradient[:, None].expand(-1, self.shape.cells, -1)
+        first, second = self._backward(self.tail, prepared.mean, target)
+        cells = self.shape.cells
+        return first[:, None].expand(-1, cells, -1) / cells, second[:, None].expand(-1, cells, -1) / cells
 
     def bytes_per_candidate(self) -> int:
         """Return what the tail needs for one more vector, and the vectors themselves."""

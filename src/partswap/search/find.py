@@ -24,8 +24,9 @@ from partswap.counterfactual import Counterfactual, Edit, Step
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
 from partswap.grid import GridShape, check_grid, resize_grid
 from partswap.heads import HeadPlan, Prepared, SwapEvaluator
+from partswap.heads.base import lead
 from partswap.search.candidates import Candidates, prefilter
-from partswap.search.screening import estimated_gain
+from partswap.search.screening import estimated_gain, screened
 from partswap.search.semantic import cosines, log_likeness
 
 Objective = Literal["paper", "set"]
@@ -245,19 +246,21 @@ class _Search:
         self, prepared: Prepared, paths: list[_Path], candidates: Candidates
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the candidates worth evaluating and the semantic part of their rank, in flat order per path."""
-        gradient = self.evaluator.gradient(prepared, self.target) if self.screen is not None else None
+        gradients = self.evaluator.gradients(prepared, self.target) if self.screen is not None else None
+        leads = lead(prepared.logits, self.target)
         states, rows, cols, likes = [], [], [], []
         for number, path in enumerate(paths):
             open_pairs = candidates.open(path.edits)
             likeness = self._likeness(path)
-            if gradient is not None and self.screen is not None:
-                cells = prepared.cells[number]
-                guess = estimated_gain(gradient[number], cells, self.evaluator.donors)
+            if gradients is not None and self.screen is not None:
+                cells, donors = prepared.cells[number], self.evaluator.donors
+                rank = estimated_gain(gradients[0][number], cells, donors)
                 if likeness is not None:
-                    guess = guess + self.lam * likeness
-                guess = guess.masked_fill(~open_pairs, -torch.inf).flatten()
-                count = min(self.screen, int(open_pairs.sum()))
-                flat = guess.topk(count).indices.sort().values
+                    rank = rank + self.lam * likeness
+                ahead = None
+                if self.objective == "set":
+                    ahead = leads[number] + estimated_gain(gradients[1][number], cells, donors)
+                flat = screened(rank, ahead, open_pairs, self.screen)
             else:
                 flat = open_pairs.flatten().nonzero().flatten()
             i, j = flat // candidates.shape[1], flat % candidates.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -16,3 +17,28 @@ def estimated_gain(gradient: Tensor, cells: Tensor, donors: Tensor) -> Tensor:
         Distractor cells ``(n*h*w, d)``.
     """
     return gradient @ donors.T - (gradient * cells).sum(1, keepdim=True)
+
+
+def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
+    """Return the flat indices of the `count` candidates worth evaluating, in ascending order.
+
+    Parameters
+    ----------
+    rank : Tensor
+        Estimated rank of every pair, ``(h*w, n*h*w)``.
+    ahead : Tensor or None
+        Estimated lead of the target; where given, a quarter of the candidates are those most likely to flip the
+        decision: the best ranked ones whose lead seems positive, then those with the largest lead.
+    open_pairs : Tensor
+        Mask of pairs that may be used.
+    """
+    closed = ~open_pairs.flatten()
+    count = min(count, int(open_pairs.sum()))
+    best = rank.flatten().masked_fill(closed, -torch.inf)
+    if ahead is None:
+        return best.topk(count).indices.sort().values
+    share = count // 4
+    flips = ahead.flatten().masked_fill(closed, -torch.inf)
+    positive = flips > 0
+    likely = best.masked_fill(~positive, -torch.inf) if int(positive.sum()) >= share else flips
+    return torch.cat([best.topk(count - share).indices, likely.topk(share).indices]).unique()
