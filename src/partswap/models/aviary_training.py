@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from partswap.data.aviary import Aviary
 from partswap.models.shipped import STANDARDISE, build, normalise
+from partswap.models.small import SmallResNet, SmallVGG
 
 console = Console()
 
@@ -55,7 +56,7 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
     console.print(f"drawing {len(data):,} birds ...")
     pixels = data.pixels(workers=os.cpu_count() or 1)
     model = build(which)
-    if classifier:
+    if isinstance(model, SmallVGG | SmallResNet):
         labels = np.array([data.label(i) for i in range(len(data))])
         _fit_classifier(model, pixels, labels, epochs or (14 if which == "vgg" else 12), seed)
     else:
@@ -88,7 +89,7 @@ def _progress() -> Progress:
 
 
 def _fit_classifier(
-    model: nn.Module,
+    model: SmallVGG | SmallResNet,
     pixels: NDArray[np.uint8],
     labels: NDArray[np.intp],
     epochs: int,
@@ -99,8 +100,11 @@ def _fit_classifier(
     # The arrays are channel-last in memory, which is also what convolutions like best.
     images, targets = torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels)
     steps = epochs * (len(images) // batch)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps, pct_start=0.2)
+    # A linear classifier on the mean of the cells coaches the features during training, and is thrown away: a
+    # flattened head alone takes long to teach them that a crown is a crown wherever it is.
+    coach = nn.Linear(96, int(labels.max()) + 1)
+    optimiser = torch.optim.AdamW([*model.parameters(), *coach.parameters()], lr=1e-3, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps, pct_start=0.2)
     model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     with _progress() as progress:
         task = progress.add_task("training", total=steps)
@@ -110,11 +114,14 @@ def _fit_classifier(
                 batch_pixels = images[chosen]
                 flips = torch.rand(len(chosen), generator=generator) < 0.5
                 batch_pixels[flips] = batch_pixels[flips].flip(3)
+                batch_pixels = _shifted(batch_pixels, generator)
                 gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
                 x = normalise(batch_pixels).mul_(gain)
                 with _mixed_precision():
-                    logits = model(x).float()
+                    grid = model.features(x)
+                    logits, guess = model.classify(grid).float(), coach(grid.mean((2, 3))).float()
                 loss = F.cross_entropy(logits, targets[chosen], label_smoothing=0.05)
+                loss = loss + 0.5 * F.cross_entropy(guess, targets[chosen], label_smoothing=0.05)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
@@ -122,6 +129,18 @@ def _fit_classifier(
                 right += int((logits.argmax(1) == targets[chosen]).sum())
                 seen += len(x)
                 progress.update(task, advance=1, description=f"training, {right / seen:.1%} right")
+
+
+def _shifted(pixels: Tensor, generator: torch.Generator, most: int = 20) -> Tensor:
+    """Move every image ``(3, h, w)`` by a random number of pixels; the edge is repeated."""
+    size = pixels.shape[-1]
+    moves = torch.randint(-most, most + 1, (len(pixels), 2), generator=generator).tolist()
+    at = torch.arange(size)
+    out = torch.empty_like(pixels)
+    for k, (dy, dx) in enumerate(moves):
+        rows, cols = (at + dy).clamp(0, size - 1), (at + dx).clamp(0, size - 1)
+        out[k] = pixels[k].permute(1, 2, 0)[rows][:, cols].permute(2, 0, 1)
+    return out
 
 
 @torch.inference_mode()

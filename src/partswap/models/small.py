@@ -37,17 +37,21 @@ class SmallVGG(nn.Module):
             nn.Flatten(1),
             nn.Linear(width * 49, hidden),
             nn.ReLU(inplace=True),
-            nn.Dropout(0.5),
+            nn.Dropout(0.3),
             nn.Linear(hidden, hidden),
             nn.ReLU(inplace=True),
-            nn.Dropout(0.5),
+            nn.Dropout(0.3),
             nn.Linear(hidden, classes),
         )
 
+    def classify(self, grid: Tensor) -> Tensor:
+        """Map grids ``(n, d, 7, 7)`` to logits ``(n, classes)``."""
+        logits: Tensor = self.classifier(grid)
+        return logits
+
     def forward(self, x: Tensor) -> Tensor:
         """Map images ``(n, 3, 224, 224)`` to logits ``(n, classes)``."""
-        logits: Tensor = self.classifier(self.features(x))
-        return logits
+        return self.classify(self.features(x))
 
 
 class Block(nn.Module):
@@ -85,11 +89,19 @@ class SmallResNet(nn.Module):
         self.flatten = nn.Flatten(1)
         self.fc = nn.Linear(width, classes)
 
+    def features(self, x: Tensor) -> Tensor:
+        """Map images ``(n, 3, 224, 224)`` to the last grid ``(n, d, 7, 7)``."""
+        grid: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(self.stem(x)))))
+        return grid
+
+    def classify(self, grid: Tensor) -> Tensor:
+        """Map grids ``(n, d, 7, 7)`` to logits ``(n, classes)``."""
+        logits: Tensor = self.fc(self.flatten(self.avgpool(grid)))
+        return logits
+
     def forward(self, x: Tensor) -> Tensor:
         """Map images ``(n, 3, 224, 224)`` to logits ``(n, classes)``."""
-        x = self.layer4(self.layer3(self.layer2(self.layer1(self.stem(x)))))
-        logits: Tensor = self.fc(self.flatten(self.avgpool(x)))
-        return logits
+        return self.classify(self.features(x))
 
 
 class SmallAuxiliary(nn.Module):
