@@ -1,0 +1,123 @@
+"""Transformer heads: where only the class token is read at the end, compute only that token after the last attention.
+
+This is a rewrite of the head's graph, exact for any input: the selection of the token is moved up through everything
+that treats tokens one by one (normalisation, linear layers, activations, residual sums) to the attention, where one
+row of queries is enough. Keys and values still come from all tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+_TOKENWISE = (
+    nn.Linear, nn.LayerNorm, nn.GELU, nn.ReLU, nn.SiLU, nn.Dropout, nn.Identity,
+)  # fmt: skip
+#: timm's own modules that treat tokens one by one, by name, because timm may not be installed.
+_TOKENWISE_NAMES = {"LayerScale", "DropPath", "GELU", "GELUTanh", "QuickGELU", "LayerNorm", "RmsNorm", "SwiGLU"}
+
+
+class _WithContext(nn.Module):
+    """A rewritten body with the context of one query."""
+
+    def __init__(self, body: nn.Module, context: Tensor) -> None:
+        super().__init__()
+        self.body = body
+        self.context: Tensor
+        self.register_buffer("context", context, persistent=False)
+
+    def forward(self, grid: Tensor) -> Tensor:
+        logits: Tensor = self.body(grid, self.context.expand(len(grid), -1, -1))
+        return logits
+
+
+def trimmed(head: nn.Module) -> nn.Module:
+    """Return an equivalent head that computes less, or the head itself if there is nothing to save."""
+    body, context = getattr(getattr(head, "head", None), "body", head), getattr(head, "context", None)
+    if not isinstance(body, fx.GraphModule):
+        return head
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(body.graph, {}))
+    short = fx.GraphModule(body, graph)
+    saved = False
+    for node in list(short.graph.nodes):
+        if node.op == "call_function" and node.target is operator.getitem and node.args[1] == (slice(None), 0):
+            saved |= _move_up(short, node)
+    if not saved:
+        return head
+    short.graph.eliminate_dead_code()
+    short.graph.lint()
+    short.recompile()
+    short = copy.copy(short).eval()
+    return short if context is None else _WithContext(short, context).eval()
+
+
+def _move_up(module: fx.GraphModule, selection: fx.Node) -> bool:
+    """Compute only the first token of what `selection` reads; tell whether that reaches an attention."""
+    mover = _Mover(module, selection)
+    source = selection.args[0]
+    assert isinstance(source, fx.Node)
+    selection.args = (mover.first(source), selection.args[1])
+    return mover.attentions > 0
+
+
+class _Mover:
+    def __init__(self, module: fx.GraphModule, before: fx.Node) -> None:
+        self.module, self.before = module, before
+        self.done: dict[fx.Node, fx.Node] = {}
+        self.attentions = 0
+
+    def first(self, node: fx.Node) -> fx.Node:
+        """Return a node whose value is the first token of `node`'s, ``(m, 1, d)``."""
+        if node not in self.done:
+            self.done[node] = self._make(node)
+        return self.done[node]
+
+    def _make(self, node: fx.Node) -> fx.Node:
+        graph = self.module.graph
+        inputs = [a for a in node.args if isinstance(a, fx.Node)]
+        attention = _attention_of(node)
+        with graph.inserting_before(self.before):
+            if attention is not None:
+                self.attentions += 1
+                query, *rest = attention.args
+                one = graph.call_function(operator.getitem, (query, (slice(None), slice(None), slice(0, 1))))
+                out = graph.call_function(attention.target, (one, *rest), dict(attention.kwargs))
+                return graph.call_method("flatten", (graph.call_method("transpose", (out, 1, 2)), 2))
+        if self._is_tokenwise(node) and len(inputs) == 1:
+            source = self.first(inputs[0])
+            with graph.inserting_before(self.before):
+                return graph.create_node(node.op, node.target, (source, *node.args[1:]), dict(node.kwargs))
+        if node.target in (operator.add, operator.iadd) and len(inputs) == 2:
+            sources = self.first(inputs[0]), self.first(inputs[1])
+            with graph.inserting_before(self.before):
+                return graph.call_function(operator.add, sources)
+        with graph.inserting_before(self.before):
+            return graph.call_function(operator.getitem, (node, (slice(None), slice(0, 1))))
+
+    def _is_tokenwise(self, node: fx.Node) -> bool:
+        if node.op == "call_function":
+            return node.target in (F.layer_norm, F.gelu)
+        if node.op != "call_module":
+            return False
+        module = self.module.get_submodule(str(node.target))
+        return isinstance(module, _TOKENWISE) or type(module).__name__ in _TOKENWISE_NAMES
+
+
+def _attention_of(node: fx.Node) -> fx.Node | None:
+    """Return the attention whose heads `node` puts side by side: ``attention.transpose(1, 2).reshape(m, tokens, d)``."""
+    if not (node.op == "call_method" and node.target in ("reshape", "view") and len(node.args) == 4):
+        return None
+    turned: Any = node.args[0]
+    if not (isinstance(turned, fx.Node) and turned.target == "transpose" and turned.args[1:] == (1, 2)):
+        return None
+    attention: Any = turned.args[0]
+    if not (isinstance(attention, fx.Node) and attention.target is F.scaled_dot_product_attention):
+        return None
+    options = dict(attention.kwargs)
+    plain = len(attention.args) == 3 and options.get("attn_mask") is None and not options.get("is_causal")
+    return attention if plain else None
