@@ -1,8 +1,8 @@
 """Cut a graph in two at one node.
 
-A cut is clean when every path from the pixels to the logits passes through the node. Values that depend on the
-images only through their *shape* (a batch size, a window mask) may bypass it: they are rebuilt in the head from the
-batch size of the grid it is given.
+A cut is clean when every path from the pixels to the logits passes through the node. Values that depend on
+the images only through their *shape* (a batch size, a window mask) may bypass it: they are rebuilt in the
+head from the batch size of the grid it is given.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def clean_nodes(trace: Trace) -> set[fx.Node]:
 def cut(
     trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, *, clone: bool = False
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Return the graph up to `node`, images to raw output, and the one after it, grid (and context) to logits.
+    """Return the graph up to `node`, images to raw output, and the one after it, grid to logits.
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def cut(
         if each in before:
             copies[each] = features.node_copy(each, copies.__getitem__)
     features.output(copies[node])
-    return _module(trace, features, "Features"), _module(trace, _head(trace, node, layout, probe, clone), "Head")
+    return _module(trace, features, "Features"), _module(
+        trace, _head(trace, node, layout, probe, clone), "Head"
+    )
 
 
 def _head(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, clone: bool) -> fx.Graph:
@@ -112,8 +114,10 @@ def _head(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, clone: boo
     needed = _ancestors([trace.logits])
     graph = fx.Graph()
     grid = graph.placeholder("grid")
-    context = fx.Proxy(graph.placeholder("context")) if layout.prefix else None
-    start = fx.Proxy(grid).clone() if clone else fx.Proxy(grid)
+    recorder = fx.proxy.GraphAppendingTracer(graph)
+    context = fx.Proxy(graph.placeholder("context"), recorder) if layout.prefix else None
+    start = fx.Proxy(grid, recorder)
+    start = start.clone() if clone else start
     copies: dict[fx.Node, Any] = {node: layout.to_raw(start, context).node}
     shapes = _Shapes(trace, probe, graph, grid)
 

@@ -1,4 +1,4 @@
-"""How a layer's raw output holds a grid: channels first, channels last, or tokens with a few prefix tokens."""
+"""How a layer's raw output holds a grid: channels first, channels last, or tokens after prefix tokens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Layout:
     prefix: int = 0
 
     def to_grid(self, raw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the ``(n, d, h, w)`` grid of a raw output, and its prefix tokens ``(n, prefix, d)`` if any."""
+        """Return the grid ``(n, d, h, w)`` of a raw output, and its prefix tokens ``(n, prefix, d)``."""
         if self.kind == "nchw":
             return raw, None
         if self.kind == "nhwc":
@@ -49,7 +49,7 @@ class Layout:
                 f"these images give {raw.shape[1]} tokens, not {self.prefix} + {self.grid.cells}.",
                 "Split the model again with `probe` a batch of images of this size.",
             )
-        cells = raw[:, self.prefix :].transpose(1, 2).unflatten(2, tuple(self.grid)).contiguous()
+        cells = raw[:, self.prefix :].transpose(1, 2).reshape(len(raw), -1, *self.grid)
         return cells, raw[:, : self.prefix] if self.prefix else None
 
     def to_raw(self, grid: Any, context: Any = None) -> Any:
@@ -91,7 +91,7 @@ def find_layout(
     batch, height, width = image
     if len(shape) not in (3, 4) or shape[0] != batch:
         raise LayerError(
-            f"the output of layer {layer!r} has shape {tuple(shape)} for {batch} images, which is not a grid.",
+            f"the output of layer {layer!r} has shape {tuple(shape)} for {batch} images: that is no grid.",
             "Choose a layer before pooling or flattening; list_layers(model) shows them.",
         )
     if len(shape) == 3:

@@ -1,8 +1,8 @@
 """A mirror of the user's model, the probe that is sent through it, and what the probe shows.
 
 Everything partswap does to a network (hooks, tracing, eval mode) it does to a mirror: a second tree of module
-objects around the *same* parameters and buffers. So the user's model is never touched, not even for a moment, and
-a later ``model.train()`` does not switch dropout on in parts that were made from the mirror.
+objects around the *same* parameters and buffers. So the user's model is never touched, not even for a moment,
+and a later ``model.train()`` does not switch dropout on in parts that were made from the mirror.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mirror(model: nn.Module) -> nn.Module:
     for module in twin.modules():
         # An in-place activation at the start of the head would overwrite the grid that it is given.
         if getattr(module, "inplace", None) is True:
-            module.inplace = False
+            setattr(module, "inplace", False)  # noqa: B010, modules declare no such attribute
     return twin
 
 
@@ -116,7 +116,7 @@ def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
     if not same(logits, again, 1e-5):
         raise NondeterministicModelError(
             "the model gives different logits for the same images in eval mode.",
-            "Remove what is random in its forward pass (for example F.dropout without training=self.training).",
+            "Remove what is random in its forward pass (for example F.dropout without its training=).",
         )
     return Survey(probe, logits, shapes, convolved, calls)
 
@@ -133,12 +133,14 @@ def run(twin: nn.Module, probe: Tensor) -> Any:
 
 
 def make_probe(model: nn.Module, probe: Tensor | None) -> Tensor:
-    """Return a batch of at least two random images of the size, device and dtype of the model (or check `probe`)."""
+    """Return two images of the size, device and dtype that the model takes: random, or from `probe`."""
     like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
     if probe is not None:
         if not isinstance(probe, Tensor) or probe.ndim != 4 or not len(probe):
             shape = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
-            raise ShapeError(f"probe is {shape}.", "Pass a tensor of shape (images, channels, height, width).")
+            raise ShapeError(
+                f"probe is {shape}.", "Pass a tensor of shape (images, channels, height, width)."
+            )
         if len(probe) == 1:  # one image cannot show that a batch size was baked in
             probe = torch.cat([probe, probe.flip(-1)])
         return probe.detach()[:2].to(like.device, like.dtype)
@@ -200,7 +202,7 @@ def check_logits(output: Any, images: int) -> Tensor:
 
 
 def same(a: Tensor, b: Tensor, atol: float) -> bool:
-    """Tell whether two tensors are equal up to `atol`, relative to their size and to what the dtype can hold."""
+    """Tell whether tensors are equal up to `atol`, relative to large values and to the dtype's precision."""
     if a.shape != b.shape:
         return False
     scale = max(1.0, float(b.abs().max()))
@@ -211,7 +213,9 @@ def same(a: Tensor, b: Tensor, atol: float) -> bool:
 def check_layer(model: nn.Module, layer: str, ran: Sequence[str], suggestion: str) -> None:
     """Raise `LayerError` if `layer` is no module of the model, or never runs."""
     if layer not in dict(model.named_modules()) or not layer:
-        raise LayerError(f"the model has no layer {layer!r}.", f"{suggestion} list_layers(model) shows them all.")
+        raise LayerError(
+            f"the model has no layer {layer!r}.", f"{suggestion} list_layers(model) shows them all."
+        )
     if layer not in ran:
         raise LayerError(
             f"layer {layer!r} does not run by itself in the model's forward pass (a container, or unused).",

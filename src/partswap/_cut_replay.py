@@ -6,7 +6,7 @@ Slow, because the head pays for the whole network, but right for anything with a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -55,11 +55,8 @@ class ReplayFeatures(nn.Module):
                 found.append(tensor)
             raise _Stop
 
-        with _hooked(self.twin, self.layer, self.calls, act):
-            try:
-                self.twin(images)
-            except _Stop:
-                pass
+        with suppress(_Stop), _hooked(self.twin, self.layer, self.calls, act):
+            self.twin(images)
         return found[0]
 
 

@@ -33,6 +33,7 @@ class Study:
         self.twin = mirror(model)
         self.survey = survey(self.twin, probe)
         self._traces: dict[str, Trace | Exception] = {}
+        self._layouts: dict[str, Layout] = {}
 
     def quiet(self) -> AbstractContextManager[None]:
         """Run without gradients and without a trace in the global random state."""
@@ -45,7 +46,10 @@ class Study:
 
     def traces(self, failures: list[str] | None = None) -> Iterator[Trace]:
         """Give the graphs of the model, best first; note in `failures` why one could not be made."""
-        makers = {"fx": lambda: trace_fx(self.twin), "export": lambda: trace_export(self.twin, self.survey.probe)}
+        makers = {
+            "fx": lambda: trace_fx(self.twin),
+            "export": lambda: trace_export(self.twin, self.survey.probe),
+        }
         for route, make in makers.items():
             if route not in self._traces:
                 try:
@@ -62,12 +66,15 @@ class Study:
 
     def layout(self, layer: str) -> Layout:
         """Return how a layer's output holds a grid."""
+        if layer in self._layouts:
+            return self._layouts[layer]
         shape = self.survey.shapes[layer]
         if not shape:
             raise LayerError(
-                f"layer {layer!r} returns no tensor, or several.", "Choose another; list_layers(model) shows them."
+                f"layer {layer!r} returns no tensor, or several.",
+                "Choose another; list_layers(model) shows them.",
             )
-        return find_layout(
+        self._layouts[layer] = find_layout(
             shape,
             layer,
             self.survey.image,
@@ -75,6 +82,7 @@ class Study:
             hints=self.survey.hints(layer),
             wider=lambda: self._wider(layer),
         )
+        return self._layouts[layer]
 
     def output(self, layer: str) -> Tensor:
         """Return what a layer gives for the probe."""
@@ -82,7 +90,7 @@ class Study:
         return raw
 
     def nearest_clean(self, trace: Trace, layer: str) -> str | None:
-        """Return the first layer after `layer` at which the graph can be cut cleanly, else the last one before."""
+        """Return the first layer after `layer` where the cut is clean, else the last one before it."""
         clean = clean_nodes(trace)
         order = {node: i for i, node in enumerate(trace.graph.nodes)}
         here = order[trace.outputs[layer]]

@@ -48,7 +48,8 @@ class Trace:
     @property
     def images(self) -> fx.Node:
         """The placeholder for the images."""
-        return next(node for node in self.graph.nodes if node.op == "placeholder")
+        found: fx.Node = next(node for node in self.graph.nodes if node.op == "placeholder")
+        return found
 
     @property
     def logits(self) -> fx.Node:
@@ -58,7 +59,7 @@ class Trace:
 
 
 class _Root(nn.Module):
-    """Calls the model with images only, so that optional arguments keep their defaults; tracing marks land here."""
+    """Calls the model with images only, so that its optional arguments keep their defaults."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ def trace_fx(twin: nn.Module) -> Trace:
             break
         except Exception:
             failed = tracer.failed_in
-            if failed not in sizes or failed in opaque or len(opaque) >= MAX_OPAQUE:
+            if failed is None or failed not in sizes or failed in opaque or len(opaque) >= MAX_OPAQUE:
                 raise
             if sizes[failed] > max(12, LARGEST_OPAQUE * total):
                 raise

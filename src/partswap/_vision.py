@@ -1,8 +1,8 @@
 """The one place that imports torchvision and timm, and only when someone asks.
 
-The torchvision that a package registry serves may be a CUDA build whose compiled operators do not load beside a
-CPU torch. Its import then stops at ``operator torchvision::nms does not exist``, although nothing here ever calls
-that operator. Declaring it (and ``qnms``) as a placeholder is enough, and is done only after that very failure.
+The torchvision that a package registry serves may be a CUDA build whose compiled operators do not load beside
+a CPU torch. Its import then stops at ``operator torchvision::nms does not exist``, although nothing here ever
+calls that operator. Declaring it (and ``qnms``) is enough, and is done only after that very failure.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import torch
 
 from partswap.errors import MissingDependencyError
 
-# torch.library forgets a definition together with the object that made it, so they live as long as the process.
+# torch.library forgets a definition with the object that made it: keep them as long as the process lives.
 _PLACEHOLDERS: list[torch.library.Library] = []
 
 
 @functools.cache
 def torchvision() -> ModuleType:
-    """Return torchvision, imported on first use, with placeholders for compiled operators that do not load."""
+    """Return torchvision, imported on first use; compiled operators that do not load become placeholders."""
     try:
         return _import("torchvision")
     except RuntimeError as error:
         if "operator torchvision::" not in str(error):
             raise
-    # The failed import leaves submodules behind that are not attached to any package: drop them, or the second
-    # import would find them in sys.modules and never attach them.
+    # The failed import leaves submodules behind that belong to no package: drop them, or the second import
+    # would find them in sys.modules and never attach them.
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
     _declare_placeholders()
@@ -46,7 +46,7 @@ def timm() -> ModuleType:
 
 
 def tracing_leaves() -> tuple[tuple[type, ...], tuple[Callable[..., Any], ...]]:
-    """Return the module classes and functions that timm wants left whole by a tracer; none if timm is not in use."""
+    """Return module classes and functions that a tracer must leave whole; none if timm is not in use."""
     layers = sys.modules.get("timm.layers")
     if layers is None or not hasattr(layers, "get_notrace_modules"):
         layers = sys.modules.get("timm.models._features_fx")
@@ -56,10 +56,11 @@ def tracing_leaves() -> tuple[tuple[type, ...], tuple[Callable[..., Any], ...]]:
 
 
 def _declare_placeholders() -> None:
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            library.define(schema)  # type: ignore[no-untyped-call]
     _PLACEHOLDERS.append(library)
 
 

@@ -1,10 +1,12 @@
-"""Which layer do I pass? The places where a model can be cut cleanly, with their grids, and a good default."""
+"""Which layer do I pass? The places where a model can be cut, with their grids, and a good default."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeGuard
 
 from torch import Tensor, nn
 
@@ -16,10 +18,12 @@ from partswap.grid import GridShape
 if TYPE_CHECKING:
     from rich.table import Table
 
-# A chain of plain layers that is no longer than this is one thing (a down-sampling, a stem) and not a network.
+# A chain of plain layers no longer than this is one thing (a stem, a down-sampling) and not a network.
 SHORT_CHAIN = 6
-_ELEMENTWISE = (nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Hardswish, nn.LeakyReLU, nn.ELU, nn.Sigmoid, nn.Tanh)
-_ELEMENTWISE += (nn.Identity, nn.Dropout, nn.Dropout2d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)  # type: ignore[assignment]
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_POINTWISE: tuple[type[nn.Module], ...] = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish)
+_POINTWISE += (nn.Hardswish, nn.Sigmoid, nn.Tanh, nn.Identity, nn.Dropout, nn.Dropout2d)
+_POINTWISE += (nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,10 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
         Images ``(n, 3, H, W)``; by default random ones of the size the model says it takes.
     """
     study = Study(model, probe)
-    default = choose_default(study)
+    places = find_places(study)
+    default = choose_default(study, places)
     found = []
-    for name, others in _places(study).items():
+    for name, others in places.items():
         layout = study.layout(name)
         notes = [f"also {', '.join(others)}"] if others else []
         if layout.prefix:
@@ -79,8 +84,8 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
 def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
     """Return the layer at which `split` cuts when none is given.
 
-    That is the first block after the last down-sampling; in a network that keeps one grid throughout (a vision
-    transformer), the block after which two more blocks remain.
+    That is the first block after the last down-sampling; in a network that keeps one grid throughout (a
+    vision transformer), the block after which two more blocks remain.
     """
     return choose_default(Study(model, probe))
 
@@ -99,99 +104,102 @@ def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> Table:
     return table
 
 
-def choose_default(study: Study) -> str:
+def choose_default(study: Study, places: Iterable[str] | None = None) -> str:
     """Return the default layer of a model that has been studied."""
-    names = list(_places(study))
+    names = list(find_places(study) if places is None else places)
     if not names:
         raise LayerError(
             f"{type(study.twin).__name__} has no layer that gives a grid and can be cut cleanly.",
             "Use a model with feature maps or patch tokens, or pass larger images as `probe`.",
         )
+    modules = {name: study.twin.get_submodule(name) for name in names}
     grids = {name: study.layout(name).grid for name in names}
     smallest = min(grid.cells for grid in grids.values())
     last = [name for name in names if grids[name].cells == smallest]
-    kinds = {name: type(study.twin.get_submodule(name)) for name in names}
-    blocks = [name for name in names if _has_children(study.twin.get_submodule(name))]
-    kind, count = Counter(kinds[name] for name in last if name in blocks).most_common(1)[0] if blocks else (None, 0)
-    # One grid throughout: nearly all blocks have it, so "after the last down-sampling" would be the first of them.
+    blocks = [name for name in names if not _is_plain(modules[name])]
+    kinds = Counter(type(modules[name]) for name in last if name in blocks)
+    kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
+    # One grid throughout: most blocks have it, so "after the last down-sampling" would be one of the first.
     if count >= 3 and 2 * count > len(blocks):
-        return [name for name in last if kinds[name] is kind][-3]
+        return [name for name in last if type(modules[name]) is kind][-3]
     return last[0]
 
 
-def _places(study: Study) -> dict[str, list[str]]:
+def find_places(study: Study) -> dict[str, list[str]]:
     """Return the names of the places to cut, each with the other names of the same tensor."""
-    units = [name for name in _units(study.twin, study) if study.is_grid(name)]
-    for trace in study.traces():
-        clean = clean_nodes(trace)
-        units = [name for name in units if trace.outputs.get(name) in clean]
-        same: dict[object, list[str]] = {}
-        for name in study.survey.shapes:
-            if trace.outputs.get(name) in clean:
-                same.setdefault(trace.outputs[name], []).append(name)
-        places: dict[str, list[str]] = {}
-        taken = set()
-        for name in units:
-            node = trace.outputs[name]
-            if node not in taken:
-                taken.add(node)
-                places[name] = [n for n in same[node] if n != name and name.startswith(n + ".")]
-        return _thinned(study.twin, places)
-    # Without a graph, try: does the model give the same logits when it sees this layer's output and no image?
-    return _thinned(study.twin, {name: [] for name in units if study.replays(name)})
+    units, stages = _units(study)
+    trace = next(study.traces(), None)
+    if trace is None:
+        # No graph, so try: does the model give the same logits when it gets this layer's output and no image?
+        return _thinned(study.twin, {n: [] for n in units if study.is_grid(n) and study.replays(n)})
+    clean = clean_nodes(trace)
+    nodes = {name: trace.outputs[name] for name in study.survey.shapes if trace.outputs.get(name) in clean}
+    places: dict[str, list[str]] = {}
+    taken = set()
+    for name in [
+        *units,
+        *stages,
+    ]:  # a stage gives what its last block gives, unless it does something after it
+        if name in nodes and nodes[name] not in taken and study.is_grid(name):
+            taken.add(nodes[name])
+            places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
+    return _thinned(study.twin, {name: places[name] for name in nodes if name in places})
 
 
-def _units(model: nn.Module, study: Study) -> list[str]:
-    """Return blocks, and plain layers outside of blocks, in the order they finish."""
-    inside: set[str] = set()
-    stack = [("", model)]
-    units = set()
+def _units(study: Study) -> tuple[list[str], list[str]]:
+    """Return blocks (and plain layers outside of them), and the stages that hold them, as they finish."""
+    stack: list[tuple[str, nn.Module]] = [("", study.twin)]
+    units, stages = set(), set()
     while stack:
         name, module = stack.pop()
         for child_name, child in module.named_children():
             path = f"{name}.{child_name}" if name else child_name
-            if _is_unit(path, child, study):
+            if path in study.survey.shapes and _is_unit(child):
                 units.add(path)
             else:
+                stages.add(path)
                 stack.append((path, child))
-    del inside
-    return [name for name in study.survey.shapes if name in units]
+    done = list(study.survey.shapes)
+    return [name for name in done if name in units], [name for name in done if name in stages]
 
 
-def _is_unit(path: str, module: nn.Module, study: Study) -> bool:
+def _is_unit(module: nn.Module) -> bool:
     """Tell whether a module is one thing to the reader: a plain layer, a short chain of them, or a block."""
-    children = list(module.children())
-    if not children:
+    if _is_plain(module):
         return True
-    if path not in study.survey.shapes:
-        return False
-    if isinstance(module, nn.Sequential) and not any(_has_children(child) for child in children):
-        return len(children) <= SHORT_CHAIN
-    # A stage repeats a kind of block; a block does not.
-    for part in module.modules():
-        if isinstance(part, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
-            kinds = Counter(type(c) for c in part.children() if _has_children(c) and type(c) not in _CHAINS(c))
-            if any(count > 1 for count in kinds.values()):
-                return False
-    return not isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict))
+    if _is_chain(module):
+        return len(module) <= SHORT_CHAIN
+    return not isinstance(module, _CONTAINERS) and not any(_repeats(part) for part in module.modules())
 
 
-def _CHAINS(module: nn.Module) -> tuple[type, ...]:
-    return (type(module),) if isinstance(module, nn.Sequential) else ()
+def _repeats(module: nn.Module) -> bool:
+    """Tell whether a module is a row of blocks of the same kind."""
+    children = list(module.children())
+    kinds = [type(child) for child in children if not _is_plain(child) and not _is_chain(child)]
+    return len(set(kinds)) < len(kinds) and (
+        isinstance(module, _CONTAINERS) or len(set(map(type, children))) == 1
+    )
 
 
 def _thinned(model: nn.Module, places: dict[str, list[str]]) -> dict[str, list[str]]:
     """Leave out a plain layer that is followed by its own normalisation or activation."""
     names = list(places)
-    kept = {}
-    for name, after in zip(names, [*names[1:], ""], strict=True):
-        sibling = after.rpartition(".")[0] == name.rpartition(".")[0]
-        plain = not _has_children(model.get_submodule(name))
-        if after and sibling and plain and isinstance(model.get_submodule(after), _ELEMENTWISE):
-            continue
-        kept[name] = places[name]
-    return kept
+    hidden = set()
+    for name, after in pairwise(names):
+        siblings = after.rpartition(".")[0] == name.rpartition(".")[0]
+        if (
+            siblings
+            and _is_plain(model.get_submodule(name))
+            and isinstance(model.get_submodule(after), _POINTWISE)
+        ):
+            hidden.add(name)
+    return {name: others for name, others in places.items() if name not in hidden}
 
 
-def _has_children(module: nn.Module) -> bool:
-    return next(module.children(), None) is not None
+def _is_plain(module: nn.Module) -> bool:
+    """Tell whether a module has no parameters but its own: a layer, possibly with its activation inside."""
+    return not any(next(child.parameters(), None) is not None for child in module.children())
+
+
+def _is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
+    return isinstance(module, nn.Sequential) and all(_is_plain(child) for child in module)

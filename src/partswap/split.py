@@ -1,8 +1,8 @@
 """Cut any network at any layer into features ``f`` and head ``g`` with ``g(f(images)) == model(images)``.
 
 Three routes, tried in this order: torch.fx (the head stays a readable graph of the model's own modules),
-torch.export (a graph of elementary operations), and replay (the head runs the whole network with the grid put in at
-the layer; slow, but right). Whichever is taken is checked on a probe, and `Split.route` says which it was.
+torch.export (a graph of elementary operations), and replay (the head runs the whole network with the grid put
+in at the layer; slow, but right). Whichever is taken is checked on a probe; `Split.route` says which it was.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Head(_Eval):
     Parameters
     ----------
     body : nn.Module
-        Takes a grid, and the context if there is one. A ``torch.fx.GraphModule`` unless the route is "replay".
+        Takes a grid, and the context if one is needed; a ``torch.fx.GraphModule`` unless replayed.
     layout : Layout
         How the network itself holds the grid.
 
@@ -188,27 +188,27 @@ class Split:
     def __repr__(self) -> str:
         context = f", {self.head.layout.prefix} prefix tokens as context" if self.head.needs_context else ""
         slow = " (slow: the head runs the whole network)" if self.route == "replay" else ""
-        return (
-            f"Split(layer={self.layer!r}, grid={self.grid}, channels={self.channels}, classes={self.classes}, "
-            f"route={self.route!r}{slow}{context})"
-        )
+        size = f"grid={self.grid}, channels={self.channels}, classes={self.classes}"
+        return f"Split(layer={self.layer!r}, {size}, route={self.route!r}{slow}{context})"
 
 
-def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4) -> Split:
+def split(
+    model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4
+) -> Split:
     """Cut `model` after `layer` into features and head.
 
-    The parts share the model's parameters and always run in eval mode; the model itself is left as it was. Move the
-    model to its device before, not after.
+    The parts share the model's parameters and always run in eval mode; the model itself is left as it was.
+    Move the model to its device before, not after.
 
     Parameters
     ----------
     model : nn.Module
         An image classifier that returns logits ``(n, classes)``.
     layer : str, optional
-        A name of ``model.named_modules()``; by default `partswap.layers.default_layer`. When a module runs several
-        times, the cut is after the last.
+        A name of ``model.named_modules()``; by default `partswap.layers.default_layer`. When a module runs
+        several times, the cut is after the last.
     probe : Tensor, optional
-        Images ``(n, 3, H, W)`` to check the cut on; by default random ones of the size the model says it takes.
+        Images ``(n, 3, H, W)`` to check the cut on; by default random ones of the size the model takes.
     atol : float
         How far ``head(features(probe))`` may be from ``model(probe)``, relative to logits larger than 1.
 
@@ -300,7 +300,9 @@ def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
     return LayerError(
         f"layer {layer!r} cannot be cut: other tensors that depend on the image bypass it "
         "(it is inside a residual or dense block).",
-        f"The nearest clean cut is {nearest!r}." if nearest else "list_layers(model) shows where it can be cut.",
+        f"The nearest clean cut is {nearest!r}."
+        if nearest
+        else "list_layers(model) shows where it can be cut.",
     )
 
 
