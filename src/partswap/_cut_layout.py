@@ -146,7 +146,7 @@ def _tokens(
     for known in (list(hints)[::-1], None):
         for prefix in prefixes:
             cells = tokens - prefix
-            if cells < 1:
+            if cells < 1 or channels == 1:  # one channel: features that were pooled over the tokens
                 continue
             for h, w in known if known is not None else _proportional(cells, image):
                 if h * w == cells:

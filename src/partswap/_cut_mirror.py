@@ -62,7 +62,7 @@ class Survey(NamedTuple):
     probe, logits : Tensor
         What went in and what came out.
     shapes : dict
-        Output shape of every module that ran, in order of completion; empty if it is not one tensor.
+        Output shape of every module that ran, in order of completion; empty if there is no tensor.
     convolved : dict
         Grid of every convolution.
     calls : dict
@@ -96,7 +96,7 @@ def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
 
     def watch(name: str, module: nn.Module) -> Any:
         def hook(_module: nn.Module, _args: Any, output: Any) -> None:
-            tensor = only_tensor(output)
+            tensor = first_tensor(output)
             calls[name] = calls.get(name, 0) + 1
             shapes.pop(name, None)  # a module that runs several times counts where it runs last
             shapes[name] = () if tensor is None else tuple(tensor.shape)
@@ -173,12 +173,12 @@ def image_channels(model: nn.Module) -> int:
     return 3 if first is None else first.in_channels
 
 
-def only_tensor(output: Any) -> Tensor | None:
-    """Return the one tensor in a module's output, None if there is none or several."""
-    if isinstance(output, Tensor):
-        return output
-    tensors = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
-    return tensors[0] if len(tensors) == 1 else None
+def first_tensor(output: Any) -> Tensor | None:
+    """Return a module's output, or the first tensor in it if it is a tuple or the like; None without one.
+
+    Cutting at the first of several is safe: the others then bypass the cut, which is refused if they matter.
+    """
+    return next((leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)), None)
 
 
 def check_logits(output: Any, images: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from partswap._cut_layout import Layout
-from partswap._cut_mirror import only_tensor
+from partswap._cut_mirror import first_tensor
 
 
 class _Stop(Exception):  # noqa: N818, a signal and no error
@@ -50,7 +50,7 @@ class ReplayFeatures(nn.Module):
         found: list[Tensor] = []
 
         def act(output: Any) -> Any:
-            tensor = only_tensor(output)
+            tensor = first_tensor(output)
             if tensor is not None:
                 found.append(tensor)
             raise _Stop
@@ -74,7 +74,8 @@ class ReplayHead(nn.Module):
 
         def act(output: Any) -> Any:
             leaves, structure = pytree.tree_flatten(output)
-            return pytree.tree_unflatten([raw if isinstance(x, Tensor) else x for x in leaves], structure)
+            first = next(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
+            return pytree.tree_unflatten([*leaves[:first], raw, *leaves[first + 1 :]], structure)
 
         assert isinstance(self.blank, Tensor)
         with _hooked(self.twin, self.layer, self.calls, act):

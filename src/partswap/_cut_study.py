@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import torch.nn.functional as F
@@ -46,7 +46,7 @@ class Study:
 
     def traces(self, failures: list[str] | None = None) -> Iterator[Trace]:
         """Give the graphs of the model, best first; note in `failures` why one could not be made."""
-        makers = {
+        makers: dict[str, Callable[[], Trace]] = {
             "fx": lambda: trace_fx(self.twin),
             "export": lambda: trace_export(self.twin, self.survey.probe),
         }
@@ -71,7 +71,7 @@ class Study:
         shape = self.survey.shapes[layer]
         if not shape:
             raise LayerError(
-                f"layer {layer!r} returns no tensor, or several.",
+                f"layer {layer!r} returns no tensor.",
                 "Choose another; list_layers(model) shows them.",
             )
         self._layouts[layer] = find_layout(

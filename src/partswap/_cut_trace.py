@@ -37,7 +37,7 @@ class Trace:
     graph : fx.Graph
         From one placeholder (the images) to the logits.
     outputs : dict of str to fx.Node
-        The last output of every layer that has one node as its output.
+        The last output of every layer; its first tensor if there are several.
     """
 
     route: Literal["fx", "export"]
@@ -118,7 +118,7 @@ def trace_fx(twin: nn.Module) -> Trace:
     outputs = {}
     for name, output in tracer.layer_outputs.items():
         nodes = [leaf.node for leaf in pytree.tree_leaves(output) if isinstance(leaf, fx.Proxy)]
-        if len(nodes) == 1:
+        if nodes:
             outputs[name] = nodes[0]
     return Trace("fx", root, graph, outputs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeGuard
@@ -43,7 +43,7 @@ class LayerInfo:
     is_default : bool
         Whether `split` cuts here when no layer is given.
     note : str
-        Other names of the same place, prefix tokens.
+        Other names of the same place; prefix tokens, which stay with the query.
     """
 
     name: str
@@ -74,7 +74,7 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
         layout = study.layout(name)
         notes = [f"also {', '.join(others)}"] if others else []
         if layout.prefix:
-            notes.append(f"{layout.prefix} prefix token{'s' * (layout.prefix > 1)} stay with the query")
+            notes.append(f"+ {layout.prefix} prefix token{'s' * (layout.prefix > 1)}")
         kind = type(study.twin.get_submodule(name)).__name__
         note = "; ".join(notes)
         found.append(LayerInfo(name, layout.grid, layout.channels, kind, name == default, note))
@@ -127,48 +127,48 @@ def choose_default(study: Study, places: Iterable[str] | None = None) -> str:
 
 def find_places(study: Study) -> dict[str, list[str]]:
     """Return the names of the places to cut, each with the other names of the same tensor."""
-    units, stages = _units(study)
     trace = next(study.traces(), None)
     if trace is None:
         # No graph, so try: does the model give the same logits when it gets this layer's output and no image?
-        return _thinned(study.twin, {n: [] for n in units if study.is_grid(n) and study.replays(n)})
+        units = [name for name in _units(study, None) if study.is_grid(name) and study.replays(name)]
+        return _thinned(study.twin, {name: [] for name in units})
     clean = clean_nodes(trace)
     nodes = {name: trace.outputs[name] for name in study.survey.shapes if trace.outputs.get(name) in clean}
     places: dict[str, list[str]] = {}
     taken = set()
-    for name in [
-        *units,
-        *stages,
-    ]:  # a stage gives what its last block gives, unless it does something after it
+    for name in _units(study, nodes):
         if name in nodes and nodes[name] not in taken and study.is_grid(name):
             taken.add(nodes[name])
+            # A stage gives what its last block gives.
             places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
-    return _thinned(study.twin, {name: places[name] for name in nodes if name in places})
+    return _thinned(study.twin, places)
 
 
-def _units(study: Study) -> tuple[list[str], list[str]]:
-    """Return blocks (and plain layers outside of them), and the stages that hold them, as they finish."""
+def _units(study: Study, clean: Mapping[str, object] | None) -> list[str]:
+    """Return blocks, and plain layers outside of blocks, in the order they finish."""
     stack: list[tuple[str, nn.Module]] = [("", study.twin)]
-    units, stages = set(), set()
+    units = set()
     while stack:
         name, module = stack.pop()
         for child_name, child in module.named_children():
             path = f"{name}.{child_name}" if name else child_name
-            if path in study.survey.shapes and _is_unit(child):
+            if path in study.survey.shapes and _is_unit(path, child, clean):
                 units.add(path)
             else:
-                stages.add(path)
                 stack.append((path, child))
-    done = list(study.survey.shapes)
-    return [name for name in done if name in units], [name for name in done if name in stages]
+    return [name for name in study.survey.shapes if name in units]
 
 
-def _is_unit(module: nn.Module) -> bool:
+def _is_unit(path: str, module: nn.Module, clean: Mapping[str, object] | None) -> bool:
     """Tell whether a module is one thing to the reader: a plain layer, a short chain of them, or a block."""
     if _is_plain(module):
         return True
     if _is_chain(module):
         return len(module) <= SHORT_CHAIN
+    if clean is not None:
+        inside = {node for name, node in clean.items() if name.startswith(path + ".")}
+        if not inside - {clean.get(path)}:  # it can only be cut at its end
+            return path in clean
     return not isinstance(module, _CONTAINERS) and not any(_repeats(part) for part in module.modules())
 
 

@@ -77,7 +77,7 @@ def model_names(library: str) -> list[str]:
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """Return the state dict in a ``.safetensors``, ``.pt`` or ``.pth`` file, without wrappers and key prefixes."""
+    """Return the state dict of a ``.safetensors``, ``.pt`` or ``.pth`` file, unwrapped."""
     path = Path(path)
     if not path.is_file():
         raise FileFormatError(f"there is no weights file {str(path)!r}.", 'Check the path, or use "default".')
@@ -117,11 +117,11 @@ def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
         raise FileFormatError(
             f"{name} holds no state dict.", "Save one: torch.save(model.state_dict(), path)."
         )
-    state = dict(state)
+    found: dict[str, Tensor] = dict(state)
     for prefix in _PREFIXES:
-        if all(key.startswith(prefix) for key in state):
-            state = {key.removeprefix(prefix): value for key, value in state.items()}
-    return state
+        if all(key.startswith(prefix) for key in found):
+            found = {key.removeprefix(prefix): value for key, value in found.items()}
+    return found
 
 
 def _find(name: str) -> tuple[str, str]:
