@@ -14,6 +14,9 @@ from partswap.errors import LayerError
 from partswap.layers import default_layer, layers_table, list_layers
 from partswap.split import split
 
+# Small networks on a busy machine: threads that wait for each other cost far more than they bring.
+torch.set_num_threads(1)
+
 
 def tv(name: str) -> nn.Module:
     return _vision.torchvision().models.get_model(name, num_classes=10)
@@ -33,7 +36,6 @@ def tm(name: str, **options: object) -> nn.Module:
         ("tv", "mobilenet_v3_small", 64, "features.9"),
         ("tv", "densenet121", 64, "features.transition3"),
         ("tv", "swin_t", 64, "features.6"),
-        ("tv", "googlenet", 64, "maxpool4"),
         ("timm", "resnet50", 224, "layer4.0"),
         ("timm", "vgg16", 224, "features.30"),
         ("timm", "convnext_atto", 64, "stages.3.downsample"),
@@ -44,7 +46,6 @@ def tm(name: str, **options: object) -> nn.Module:
         ("timm", "regnetx_002", 64, "s4.b1"),
         ("timm", "vit_tiny_patch16_224", None, "blocks.9"),
         ("timm", "mixer_s32_224", None, "blocks.5"),
-        ("timm", "cait_xxs24_224", None, "blocks.21"),
     ],
 )
 def test_default(library: str, name: str, size: int | None, expected: str) -> None:
@@ -70,7 +71,7 @@ def test_every_listed_layer_can_be_cut() -> None:
         assert (cut.grid, cut.channels) == (info.grid, info.channels)
 
 
-@pytest.mark.parametrize("name", ["densenet121", "swin_t", "vgg11_bn", "mobilenet_v3_small"])
+@pytest.mark.parametrize("name", ["densenet121", "swin_t", "mobilenet_v3_small"])
 def test_listed_layers_can_be_cut_elsewhere_too(name: str) -> None:
     model, probe = tv(name), torch.randn(2, 3, 64, 64)
     for info in list_layers(model, probe=probe)[::4]:
@@ -89,6 +90,8 @@ def test_prefix_tokens_are_noted() -> None:
     listed = list_layers(tm("vit_tiny_patch16_224", img_size=32, depth=4))
     assert "+ 1 prefix token" in {info.note for info in listed}
     assert {info.grid for info in listed} == {(2, 2)}
+    # After the last block only the class token is read, so nothing that happens to a cell there would matter.
+    assert [info.name for info in listed] == ["pos_drop", "blocks.0", "blocks.1", "blocks.2"]
 
 
 class Untraceable(nn.Module):
@@ -118,10 +121,10 @@ def test_no_grid_at_all() -> None:
 
 
 def test_table_marks_the_default() -> None:
-    console = Console(width=120, record=True, quiet=False)
-    with console.capture():
+    console = Console(width=120)
+    with console.capture() as capture:
         console.print(layers_table(tv("resnet18"), probe=torch.randn(2, 3, 64, 64)))
-    text = console.export_text()
+    text = capture.get()
     assert "Where ResNet can be cut" in text
     (line,) = [line for line in text.splitlines() if "default" in line]
     assert "layer4.0" in line

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor, fx
 
@@ -35,10 +35,9 @@ class CrossingError(Exception):
 class EvalGraphModule(fx.GraphModule):
     """A graph module that stays in eval mode."""
 
-    def train(self, mode: bool = True) -> EvalGraphModule:
+    def train(self, mode: bool = True) -> Self:
         """Stay in eval mode, whatever `mode` says."""
-        super().train(False)
-        return self
+        return super().train(False)
 
 
 def asks_shape(node: fx.Node) -> bool:

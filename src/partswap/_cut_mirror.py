@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,14 @@ from torch.utils import _pytree as pytree
 from partswap.errors import LayerError, NondeterministicModelError, NonFiniteError, ShapeError, SplitError
 
 DEFAULT_SIZE = 224
+
+
+class EvalModule(nn.Module):
+    """A module that stays in eval mode."""
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in eval mode, whatever `mode` says."""
+        return super().train(False)
 
 
 def mirror(model: nn.Module) -> nn.Module:
@@ -151,8 +159,8 @@ def make_probe(model: nn.Module, probe: Tensor | None) -> Tensor:
 
 def image_size(model: nn.Module) -> tuple[int, int]:
     """Return the image height and width that a model says it takes, 224 x 224 if it says nothing."""
-    owners = [getattr(model, "patch_embed", None), model, getattr(model, "config", None)]
-    for owner in owners:
+    # A patch embedding was built for one size, whatever the weights' configuration says.
+    for owner in (*model.modules(), getattr(model, "config", None)):
         for name in ("img_size", "image_size"):
             size = getattr(owner, name, None)
             if isinstance(size, int) and not isinstance(size, bool):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from partswap._cut_layout import Layout
-from partswap._cut_mirror import first_tensor
+from partswap._cut_mirror import EvalModule, first_tensor
 
 
 class _Stop(Exception):  # noqa: N818, a signal and no error
@@ -38,12 +38,13 @@ def _hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any])
         handle.remove()
 
 
-class ReplayFeatures(nn.Module):
+class ReplayFeatures(EvalModule):
     """Images to the raw output of a layer; nothing after the layer runs."""
 
     def __init__(self, twin: nn.Module, layer: str, calls: int) -> None:
         super().__init__()
         self.twin, self.layer, self.calls = twin, layer, calls
+        self.train()
 
     def forward(self, images: Tensor) -> Tensor:
         """Run up to the layer."""
@@ -60,13 +61,14 @@ class ReplayFeatures(nn.Module):
         return found[0]
 
 
-class ReplayHead(nn.Module):
+class ReplayHead(EvalModule):
     """Grids to logits: the whole network on blank images, with the grids put in at the layer."""
 
     def __init__(self, twin: nn.Module, layer: str, calls: int, layout: Layout, probe: Tensor) -> None:
         super().__init__()
         self.twin, self.layer, self.calls, self.layout = twin, layer, calls, layout
         self.register_buffer("blank", torch.zeros_like(probe[:1]), persistent=False)
+        self.train()
 
     def forward(self, grid: Tensor, context: Tensor | None = None) -> Any:
         """Run on blank images and replace."""

@@ -109,15 +109,23 @@ class Study:
 
     def replays(self, layer: str) -> bool:
         """Tell whether the layer's output alone decides the logits, by trying; for models without a graph."""
+        return self._replayed(layer, swap=False)
+
+    def matters(self, layer: str) -> bool:
+        """Tell whether the logits depend on the cells; after its last block, a ViT may read the class token only."""
+        return self.layout(layer).prefix == 0 or not self._replayed(layer, swap=True)
+
+    def _replayed(self, layer: str, *, swap: bool) -> bool:
+        """Tell whether the layer's output gives the probe's logits, as it is or with all cells swapped."""
         layout, (probe, logits) = self.layout(layer), self.survey[:2]
         with self.quiet():
             grid, context = layout.to_grid(self.output(layer))
             head = ReplayHead(self.twin, layer, self.survey.calls[layer], layout, probe)
             try:
-                found: Tensor = head(grid, context)
+                found: Tensor = head(grid.flip(0) if swap else grid, context)
             except Exception:  # the model does not take what it gave: no place to cut
                 return False
-        return same(found, logits, 1e-4)
+        return same(found, logits, 0.0 if swap else 1e-4)
 
     def _wider(self, layer: str) -> tuple[int, ...] | None:
         probe = self.survey.probe

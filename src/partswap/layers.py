@@ -141,6 +141,10 @@ def find_places(study: Study) -> dict[str, list[str]]:
             taken.add(nodes[name])
             # A stage gives what its last block gives.
             places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
+    for name in reversed(list(places)):
+        if study.matters(name):
+            break
+        del places[name]
     return _thinned(study.twin, places)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from partswap._cut_graph import CrossingError, clean_nodes, cut
 from partswap._cut_layout import Layout
-from partswap._cut_mirror import same
+from partswap._cut_mirror import EvalModule, same
 from partswap._cut_replay import ReplayFeatures, ReplayHead
 from partswap._cut_study import Study
 from partswap._cut_trace import Trace
@@ -27,16 +27,7 @@ Route = Literal["fx", "export", "replay"]
 Context = Tensor | tuple[Tensor, ...]
 
 
-class _Eval(nn.Module):
-    """A module that stays in eval mode."""
-
-    def train(self, mode: bool = True) -> _Eval:
-        """Stay in eval mode, whatever `mode` says."""
-        super().train(False)
-        return self
-
-
-class Features(_Eval):
+class Features(EvalModule):
     """Images ``(n, 3, H, W)`` to grids ``(n, d, h, w)``.
 
     What the network keeps besides the cells (class token, registers) is the grid's attribute ``context``.
@@ -62,7 +53,7 @@ class Features(_Eval):
         return grid
 
 
-class Head(_Eval):
+class Head(EvalModule):
     """Grids ``(m, d, h, w)`` to logits ``(m, classes)``.
 
     Parameters
@@ -126,7 +117,7 @@ class Head(_Eval):
         return context
 
 
-class BoundHead(_Eval):
+class BoundHead(EvalModule):
     """A head with the context of one query filled in."""
 
     def __init__(self, head: Head, context: Tensor) -> None:
@@ -231,6 +222,11 @@ def split(
         layer = choose_default(study)
     study.check_layer(layer)
     layout = study.layout(layer)
+    if not study.matters(layer):
+        raise LayerError(
+            f"after layer {layer!r} the model reads only its class token: swapping cells changes nothing.",
+            "Choose an earlier layer; list_layers(model) shows them.",
+        )
     failures: list[str] = []
     for trace in study.traces(failures):
         node = trace.outputs.get(layer)

@@ -136,7 +136,7 @@ def _find(name: str) -> tuple[str, str]:
         # timm names may carry a tag of the weights: "vit_small_patch14_dinov2.lvd142m"
         if architecture.partition(".")[0] in _names(each):
             return each, architecture
-    known = [known for each in libraries for known in sorted(_names(each))]
+    known = sorted({known for each in libraries for known in _names(each)})
     raise UnknownNameError(
         f"there is no model called {name!r}.",
         f"{suggest(architecture, known)} partswap.models.zoo.model_names('timm') lists them.".strip(),
