@@ -91,7 +91,7 @@ def test_prefix_tokens_are_noted() -> None:
     assert "+ 1 prefix token" in {info.note for info in listed}
     assert {info.grid for info in listed} == {(2, 2)}
     # After the last block only the class token is read, so nothing that happens to a cell there would matter.
-    assert [info.name for info in listed] == ["pos_drop", "blocks.0", "blocks.1", "blocks.2"]
+    assert [info.name for info in listed] == ["patch_embed", "pos_drop", "blocks.0", "blocks.1", "blocks.2"]
 
 
 class Untraceable(nn.Module):

@@ -112,7 +112,7 @@ class Study:
         return self._replayed(layer, swap=False)
 
     def matters(self, layer: str) -> bool:
-        """Tell whether the logits depend on the cells; after its last block, a ViT may read the class token only."""
+        """Tell whether the logits depend on the cells; a ViT may read only the class token at its end."""
         return self.layout(layer).prefix == 0 or not self._replayed(layer, swap=True)
 
     def _replayed(self, layer: str, *, swap: bool) -> bool:

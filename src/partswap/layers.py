@@ -121,7 +121,8 @@ def choose_default(study: Study, places: Iterable[str] | None = None) -> str:
     kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
     # One grid throughout: most blocks have it, so "after the last down-sampling" would be one of the first.
     if count >= 3 and 2 * count > len(blocks):
-        return [name for name in last if type(modules[name]) is kind][-3]
+        alike = [name for name in study.survey.shapes if type(study.twin.get_submodule(name)) is kind]
+        return next((name for name in reversed(alike[:-2]) if name in last), last[0])
     return last[0]
 
 
