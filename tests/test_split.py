@@ -461,6 +461,32 @@ def test_cells_that_nothing_reads(layer: str) -> None:
         split(model, layer)
 
 
+def test_hooks_that_record_are_not_shown_a_tracers_proxies() -> None:
+    model, seen = plain(), []
+    model[2].register_forward_hook(lambda module, args, output: seen.append(type(output)))
+    assert split(model, "2", probe=torch.randn(2, 3, 32, 32)).route == "fx"
+    assert set(seen) == {Tensor}
+
+
+def test_hooks_that_change_the_output_are_part_of_the_model() -> None:
+    model = plain().eval()
+    model[6].register_forward_hook(lambda module, args, output: output * 2)
+    images = torch.randn(2, 3, 32, 32)
+    features, head = split(model, "2", probe=images)
+    torch.testing.assert_close(head(features(images)), model(images))
+
+
+def test_wrapped_models() -> None:
+    images = torch.randn(2, 3, 32, 32)
+    assert split(nn.DataParallel(plain()), "module.2", probe=images).grid == (8, 8)
+    assert split(torch.compile(plain()), "_orig_mod.2", probe=images).grid == (8, 8)
+
+
+def test_torchscript_is_refused() -> None:
+    with pytest.raises(SplitError, match="TorchScript"):
+        split(torch.jit.trace(plain().eval(), torch.randn(1, 3, 32, 32)), "2")
+
+
 def test_half_precision() -> None:
     cut = split(plain().bfloat16(), "2", probe=torch.randn(2, 3, 32, 32))
     assert cut.features(torch.randn(1, 3, 32, 32).bfloat16()).dtype == torch.bfloat16

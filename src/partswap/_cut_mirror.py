@@ -31,6 +31,12 @@ class EvalModule(nn.Module):
 
 def mirror(model: nn.Module) -> nn.Module:
     """Return `model` as new module objects, in eval mode, that share its parameters and buffers."""
+    model = getattr(model, "_orig_mod", model)  # hooks and tracers see nothing of what torch.compile made
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise SplitError(
+            f"{type(model).__name__} is TorchScript, which takes no hooks and cannot be traced.",
+            "Pass the Python module it was made from.",
+        )
     memo: dict[int, Any] = {}
     for module in model.modules():
         for name, value in vars(module).items():
@@ -54,11 +60,34 @@ def mirror(model: nn.Module) -> nn.Module:
     return twin
 
 
+def without_hooks(twin: nn.Module, probe: Tensor) -> nn.Module:
+    """Take the user's forward hooks off a mirror, unless they change what the model gives.
+
+    Hooks that only record would otherwise record the proxies of a tracer. torch's own (weight norm) stay.
+    """
+    kinds = ("_forward_hooks", "_forward_pre_hooks")
+    found = [vars(module)[kind] for module in twin.modules() for kind in kinds if vars(module).get(kind)]
+    if not found:
+        return twin
+    hooked = [dict(hooks) for hooks in found]
+    with quiet(probe.device):
+        before = run(twin, probe)
+        for hooks in found:
+            for key, hook in list(hooks.items()):
+                if not type(hook).__module__.startswith("torch."):
+                    del hooks[key]
+        after = twin(probe)
+    if not (isinstance(before, Tensor) and isinstance(after, Tensor) and same(before, after, 0.0)):
+        for hooks, kept in zip(found, hooked, strict=True):
+            hooks.update(kept)
+    return twin
+
+
 @contextlib.contextmanager
 def quiet(device: torch.device) -> Iterator[None]:
     """Run without gradients and give the global random state back as it was."""
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
+    with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.no_grad():
         yield
 
 
@@ -98,6 +127,7 @@ class Survey(NamedTuple):
 def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
     """Send a probe through a mirror twice; check that it gives the same finite logits both times."""
     probe = make_probe(twin, probe)
+    twin = without_hooks(twin, probe)
     shapes: dict[str, tuple[int, ...]] = {}
     convolved: dict[str, tuple[int, int]] = {}
     calls: dict[str, int] = {}

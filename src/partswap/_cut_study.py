@@ -113,7 +113,8 @@ class Study:
 
     def matters(self, layer: str) -> bool:
         """Tell whether the logits depend on the cells; a ViT may read only the class token at its end."""
-        return self.layout(layer).prefix == 0 or not self._replayed(layer, swap=True)
+        alike = same(self.survey.logits, self.survey.logits.flip(0), 0.0)  # a new head of zeros: no telling
+        return self.layout(layer).prefix == 0 or alike or not self._replayed(layer, swap=True)
 
     def _replayed(self, layer: str, *, swap: bool) -> bool:
         """Tell whether the layer's output gives the probe's logits, as it is or with all cells swapped."""

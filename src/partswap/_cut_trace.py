@@ -80,6 +80,8 @@ class _Tracer(fx.Tracer):
         self.failed_in: str | None = None
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if module_qualified_name == PREFIX.rstrip("."):  # even if it is torch's own, such as DataParallel
+            return False
         if module_qualified_name in self.opaque or isinstance(m, self.whole):
             return True
         return super().is_leaf_module(m, module_qualified_name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeGuard
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from partswap._cut_graph import clean_nodes
 from partswap._cut_study import Study
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SHORT_CHAIN = 6
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _POINTWISE: tuple[type[nn.Module], ...] = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish)
-_POINTWISE += (nn.Hardswish, nn.Sigmoid, nn.Tanh, nn.Identity, nn.Dropout, nn.Dropout2d)
-_POINTWISE += (nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
+_POINTWISE += (nn.Hardswish, nn.Sigmoid, nn.Tanh, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
+_IDLE = (nn.Identity, nn.Dropout, nn.Dropout2d)  # give what they get
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,12 @@ def find_places(study: Study) -> dict[str, list[str]]:
     clean = clean_nodes(trace)
     nodes = {name: trace.outputs[name] for name in study.survey.shapes if trace.outputs.get(name) in clean}
     places: dict[str, list[str]] = {}
-    taken = set()
+    taken: set[fx.Node] = set()
     for name in _units(study, nodes):
         if name in nodes and nodes[name] not in taken and study.is_grid(name):
+            if isinstance(study.twin.get_submodule(name), _IDLE) and taken & set(nodes[name].all_input_nodes):
+                taken.add(nodes[name])
+                continue
             taken.add(nodes[name])
             # A stage gives what its last block gives.
             places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]

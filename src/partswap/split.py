@@ -220,6 +220,7 @@ def split(
     study = Study(model, probe)
     if layer is None:
         layer = choose_default(study)
+    layer = layer.removeprefix("_orig_mod.")  # the names of a compiled model are those of the model inside it
     study.check_layer(layer)
     layout = study.layout(layer)
     if not study.matters(layer):
