@@ -1,0 +1,165 @@
+"""Graphs of a network: by torch.fx where it can be traced, by torch.export where it cannot.
+
+Both give a `Trace`: a graph, the module its nodes refer to, and the node that is the output of each layer.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from partswap._vision import tracing_leaves
+
+PREFIX = "model."
+# A tracer that has to leave so much of the network whole shows too little of it to be of use.
+LARGEST_OPAQUE = 0.25
+MAX_OPAQUE = 24
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A network as a graph.
+
+    Parameters
+    ----------
+    route : {"fx", "export"}
+        How the graph was made.
+    root : nn.Module
+        Holds the modules and tensors that the nodes name.
+    graph : fx.Graph
+        From one placeholder (the images) to the logits.
+    outputs : dict of str to fx.Node
+        The last output of every layer; its first tensor if there are several.
+    """
+
+    route: Literal["fx", "export"]
+    root: nn.Module
+    graph: fx.Graph
+    outputs: dict[str, fx.Node]
+
+    @property
+    def images(self) -> fx.Node:
+        """The placeholder for the images."""
+        found: fx.Node = next(node for node in self.graph.nodes if node.op == "placeholder")
+        return found
+
+    @property
+    def logits(self) -> fx.Node:
+        """The node whose value the model returns."""
+        returned = pytree.tree_leaves(self.graph.output_node().args)
+        return next(value for value in returned if isinstance(value, fx.Node))
+
+
+class _Root(nn.Module):
+    """Calls the model with images only, so that its optional arguments keep their defaults."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Any:
+        return self.model(images)
+
+
+class _Tracer(fx.Tracer):
+    """Keeps the output of every layer, and remembers the innermost module in which tracing failed."""
+
+    def __init__(self, opaque: set[str]) -> None:
+        self.whole, functions = tracing_leaves()
+        super().__init__(autowrap_modules=(math,), autowrap_functions=functions)
+        self.opaque = opaque
+        self.layer_outputs: dict[str, Any] = {}
+        self.failed_in: str | None = None
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if module_qualified_name == PREFIX.rstrip("."):  # even if it is torch's own, such as DataParallel
+            return False
+        if module_qualified_name in self.opaque or isinstance(m, self.whole):
+            return True
+        return super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        name = self.path_of_module(m)
+        try:
+            output = super().call_module(m, forward, args, kwargs)
+        except Exception:
+            if self.failed_in is None:
+                self.failed_in = name
+            raise
+        self.layer_outputs[name.removeprefix(PREFIX)] = output
+        return output
+
+
+def trace_fx(twin: nn.Module) -> Trace:
+    """Trace a mirror with torch.fx; modules with control flow inside are left whole."""
+    opaque: set[str] = set()
+    sizes = {PREFIX + name: sum(1 for _ in m.modules()) for name, m in twin.named_modules() if name}
+    total = sum(1 for _ in twin.modules())
+    while True:
+        root, tracer = _Root(twin), _Tracer(opaque)
+        try:
+            graph = tracer.trace(root)
+            break
+        except Exception:
+            failed = tracer.failed_in
+            if failed is None or failed not in sizes or failed in opaque or len(opaque) >= MAX_OPAQUE:
+                raise
+            if sizes[failed] > max(12, LARGEST_OPAQUE * total):
+                raise
+            opaque.add(failed)
+    outputs = {}
+    for name, output in tracer.layer_outputs.items():
+        nodes = [leaf.node for leaf in pytree.tree_leaves(output) if isinstance(leaf, fx.Proxy)]
+        if nodes:
+            outputs[name] = nodes[0]
+    return Trace("fx", root, graph, outputs)
+
+
+def trace_export(twin: nn.Module, probe: Tensor) -> Trace:
+    """Trace a mirror with torch.export, for any number of images."""
+    batch = torch.export.Dim("batch", min=1)
+    with warnings.catch_warnings(), _hushed("torch.export", "torch.fx", "torch._dynamo"):
+        warnings.simplefilter("ignore")  # about shapes that it specialises; the probe checks what matters
+        program = torch.export.export(_Root(twin), (probe,), dynamic_shapes=({0: batch},), strict=False)
+        root = program.module()
+    outputs: dict[str, fx.Node] = {}
+    for node in root.graph.nodes:
+        if node.op == "output" or not isinstance(node.meta.get("val"), Tensor):
+            continue
+        users = [_inside(user) for user in node.users]
+        for name in _inside(node):
+            if any(name not in user for user in users):
+                outputs[name] = node
+    return Trace("export", root, root.graph, outputs)
+
+
+def _inside(node: fx.Node) -> set[str]:
+    stack = node.meta.get("nn_module_stack") or {}
+    names = (entry[0].partition("@")[0] for entry in stack.values())  # "relu@1" is the second call of "relu"
+    return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
+
+
+class _hushed:  # noqa: N801, a context manager reads as a verb
+    """Silence loggers; torch.export logs what a fallback expects as if the user had to act on it."""
+
+    def __init__(self, *names: str) -> None:
+        self.loggers = [logging.getLogger(name) for name in names]
+
+    def __enter__(self) -> None:
+        self.before = [logger.disabled for logger in self.loggers]
+        for logger in self.loggers:
+            logger.disabled = True
+
+    def __exit__(self, *_: object) -> None:
+        for logger, disabled in zip(self.loggers, self.before, strict=True):
+            logger.disabled = disabled

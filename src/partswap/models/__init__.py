@@ -1,0 +1,1 @@
+"""Classifiers and auxiliary models: by name, from Hugging Face, from a file."""
