@@ -190,3 +190,29 @@ def test_an_untraceable_head_is_evaluated_densely():
             return x.amax((2, 3))
 
     assert HeadPlan(Odd(), GridShape(7, 7)).kind == "dense"
+
+
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "vit_small_patch14_reg4_dinov2"]
+)
+def test_trimming_a_transformer_changes_no_number(name):
+    from partswap._vision import timm
+    from partswap.heads.costs import module_macs
+    from partswap.splitting import split
+
+    options = {"img_size": 112} if "dinov2" in name else {}
+    torch.manual_seed(0)
+    model = timm().create_model(name, num_classes=7, **options).eval()
+    for p in model.parameters():
+        p.data += 0.02 * torch.randn_like(p)
+    cut = split(model)
+    size = 112 if options else 224
+    with torch.no_grad():
+        grids = cut.features(torch.randn(3, 3, size, size))
+        head = cut.head.bind(grids.context[:1])
+        plan = HeadPlan(head, cut.grid)
+        assert plan.kind == "dense"
+        torch.testing.assert_close(plan.head(grids), head(grids), rtol=1e-4, atol=1e-4)
+        full, less = module_macs(head, grids[:1]), module_macs(plan.head, grids[:1])
+    if "distilled" not in name:  # that one reads two tokens
+        assert less < 0.75 * full

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from partswap import _vision
 from partswap.errors import LayerError
 from partswap.layers import default_layer, layers_table, list_layers
-from partswap.split import split
+from partswap.splitting import split
 
 # Small networks on a busy machine: threads that wait for each other cost far more than they bring.
 torch.set_num_threads(1)

@@ -21,7 +21,7 @@ from partswap.errors import (
     SplitError,
 )
 from partswap.models.huggingface import adapt
-from partswap.split import Split, split
+from partswap.splitting import Split, split
 
 # Small networks on a busy machine: threads that wait for each other cost far more than they bring.
 torch.set_num_threads(1)
@@ -284,9 +284,7 @@ def snapshot(model: nn.Module) -> dict[str, object]:
         found[f"{name} inplace"] = getattr(module, "inplace", None)
         found[f"{name} hooks"] = [len(v) for k, v in vars(module).items() if "hooks" in k and v is not None]
         found[f"{name} tensors"] = [*module._parameters, *module._buffers]
-    found["parameters"] = [
-        (n, id(p), p.requires_grad, p.grad, p._version) for n, p in model.named_parameters()
-    ]
+    found["parameters"] = [(n, id(p), p.requires_grad, p.grad, p._version) for n, p in model.named_parameters()]
     found["buffers"] = [(n, id(b), b._version) for n, b in model.named_buffers()]
     return found
 
@@ -326,9 +324,7 @@ def check_parts(model: nn.Module, cut: Split, images: Tensor, expected: Tensor) 
         assert head.needs_context == (context is not None)
         query = None if context is None else context[:1]
         bound = head.bind(query)
-        torch.testing.assert_close(
-            bound(grid[:1].repeat(5, 1, 1, 1)), expected[:1].repeat(5, 1), atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(bound(grid[:1].repeat(5, 1, 1, 1)), expected[:1].repeat(5, 1), atol=1e-4, rtol=1e-4)
         # Parts stay in eval mode, whatever anyone says.
         features.train()
         bound.train()

@@ -31,7 +31,7 @@ def test_models_can_be_made() -> None:
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, partswap.split, partswap.layers, partswap.models.zoo, partswap.models.huggingface; "
+        "import sys, partswap.splitting, partswap.layers, partswap.models.zoo, partswap.models.huggingface; "
         "print(sorted({'torchvision', 'timm', 'transformers', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -108,9 +108,7 @@ def test_weights_from_a_file(tmp_path: Path, suffix: str) -> None:
 def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(load_model("resnet18", classes=4).state_dict(), path)
-    with pytest.raises(
-        FileFormatError, match=r"fc\.weight is \(4, 512\) in the file and \(9, 512\).*classes="
-    ):
+    with pytest.raises(FileFormatError, match=r"fc\.weight is \(4, 512\) in the file and \(9, 512\).*classes="):
         load_model("resnet18", weights=path, classes=9)
     with pytest.raises(FileFormatError, match=r"missing: features.*architecture"):
         load_model("vgg11", weights=path)

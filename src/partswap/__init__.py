@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
     from partswap.models.zoo import load_model
     from partswap.search import METHODS, find_counterfactual, find_counterfactuals
-    from partswap.split import Split, split
+    from partswap.splitting import Split, split
 
 _HOMES = {
     "AUXILIARIES": "partswap.models.auxiliaries",
@@ -38,7 +38,7 @@ _HOMES = {
     "METRICS": "partswap.metrics",
     "PartswapError": "partswap.errors",
     "Preprocess": "partswap.images",
-    "Split": "partswap.split",
+    "Split": "partswap.splitting",
     "Step": "partswap.counterfactual",
     "aviary": "partswap.aviary",
     "default_layer": "partswap.layers",
@@ -47,7 +47,7 @@ _HOMES = {
     "find_counterfactuals": "partswap.search",
     "list_layers": "partswap.layers",
     "load_model": "partswap.models.zoo",
-    "split": "partswap.split",
+    "split": "partswap.splitting",
 }
 
 __all__ = [

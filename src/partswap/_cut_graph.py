@@ -102,9 +102,7 @@ def cut(
         if each in before:
             copies[each] = features.node_copy(each, copies.__getitem__)
     features.output(copies[node])
-    return _module(trace, features, "Features"), _module(
-        trace, _head(trace, node, layout, probe, clone), "Head"
-    )
+    return _module(trace, features, "Features"), _module(trace, _head(trace, node, layout, probe, clone), "Head")
 
 
 def _head(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, clone: bool) -> fx.Graph:

@@ -176,9 +176,7 @@ def make_probe(model: nn.Module, probe: Tensor | None) -> Tensor:
     if probe is not None:
         if not isinstance(probe, Tensor) or probe.ndim != 4 or not len(probe):
             shape = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
-            raise ShapeError(
-                f"probe is {shape}.", "Pass a tensor of shape (images, channels, height, width)."
-            )
+            raise ShapeError(f"probe is {shape}.", "Pass a tensor of shape (images, channels, height, width).")
         if len(probe) == 1:  # one image cannot show that a batch size was baked in
             probe = torch.cat([probe, probe.flip(-1)])
         return probe.detach()[:2].to(like.device, like.dtype)
@@ -251,9 +249,7 @@ def same(a: Tensor, b: Tensor, atol: float) -> bool:
 def check_layer(model: nn.Module, layer: str, ran: Sequence[str], suggestion: str) -> None:
     """Raise `LayerError` if `layer` is no module of the model, or never runs."""
     if layer not in dict(model.named_modules()) or not layer:
-        raise LayerError(
-            f"the model has no layer {layer!r}.", f"{suggestion} list_layers(model) shows them all."
-        )
+        raise LayerError(f"the model has no layer {layer!r}.", f"{suggestion} list_layers(model) shows them all.")
     if layer not in ran:
         raise LayerError(
             f"layer {layer!r} does not run by itself in the model's forward pass (a container, or unused).",

@@ -56,11 +56,11 @@ def tracing_leaves() -> tuple[tuple[type, ...], tuple[Callable[..., Any], ...]]:
 
 
 def _declare_placeholders() -> None:
-    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-            library.define(schema)  # type: ignore[no-untyped-call]
+            library.define(schema)
     _PLACEHOLDERS.append(library)
 
 

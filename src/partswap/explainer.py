@@ -17,7 +17,7 @@ from partswap.images import ImageLike, Preprocess
 from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
 from partswap.models.preprocessing import preprocess_for
 from partswap.search import METHODS, Method
-from partswap.split import split
+from partswap.splitting import split
 
 
 @dataclass(frozen=True)

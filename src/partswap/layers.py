@@ -57,7 +57,7 @@ class LayerInfo:
 def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerInfo]:
     """Return where `model` can be cut cleanly, in the order of the forward pass.
 
-    Blocks are listed, not what is inside them; `partswap.split.split` takes any layer where the cut is clean.
+    Blocks are listed, not what is inside them; `partswap.split` takes any layer where the cut is clean.
 
     Parameters
     ----------
@@ -184,9 +184,7 @@ def _repeats(module: nn.Module) -> bool:
     """Tell whether a module is a row of blocks of the same kind."""
     children = list(module.children())
     kinds = [type(child) for child in children if not _is_plain(child) and not _is_chain(child)]
-    return len(set(kinds)) < len(kinds) and (
-        isinstance(module, _CONTAINERS) or len(set(map(type, children))) == 1
-    )
+    return len(set(kinds)) < len(kinds) and (isinstance(module, _CONTAINERS) or len(set(map(type, children))) == 1)
 
 
 def _thinned(model: nn.Module, places: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -195,11 +193,7 @@ def _thinned(model: nn.Module, places: dict[str, list[str]]) -> dict[str, list[s
     hidden = set()
     for name, after in pairwise(names):
         siblings = after.rpartition(".")[0] == name.rpartition(".")[0]
-        if (
-            siblings
-            and _is_plain(model.get_submodule(name))
-            and isinstance(model.get_submodule(after), _POINTWISE)
-        ):
+        if siblings and _is_plain(model.get_submodule(name)) and isinstance(model.get_submodule(after), _POINTWISE):
             hidden.add(name)
     return {name: others for name, others in places.items() if name not in hidden}
 

@@ -11,6 +11,7 @@ from partswap.heads.dense import DenseEvaluator
 from partswap.heads.flattened import FirstLayer, FlattenedEvaluator, first_layer
 from partswap.heads.pooled import PooledEvaluator
 from partswap.heads.structure import Structure, understand
+from partswap.heads.tokens import trimmed
 
 
 class HeadPlan:
@@ -36,6 +37,8 @@ class HeadPlan:
             self.kind = "flattened" if self.layer is not None else "dense"
         elif self.structure is not None:
             self.kind = "convolutional" if self.structure.operations else "pooled"
+        if self.kind == "dense" and not dense:
+            self.head = trimmed(head)
 
     def evaluator(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
         """Return the evaluator for one query and its distractors."""

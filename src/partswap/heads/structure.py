@@ -160,7 +160,7 @@ class _Reader:
             function, options = node.target, {k: v for k, v in node.kwargs.items() if k not in ("inplace", "input")}
             if len(node.args) > 1:
                 raise _NotUnderstoodError
-            self._append(node, Pointwise(self._only_source(node), lambda x: function(x, **options)))  # type: ignore[operator]
+            self._append(node, Pointwise(self._only_source(node), lambda x: function(x, **options)))
         elif node.op == "call_method" and node.target in _POINTWISE_METHODS:
             function = getattr(torch, str(node.target).rstrip("_"))
             self._append(node, Pointwise(self._only_source(node), function))

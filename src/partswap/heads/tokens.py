@@ -79,16 +79,17 @@ class _Mover:
 
     def _make(self, node: fx.Node) -> fx.Node:
         graph = self.module.graph
-        inputs = [a for a in node.args if isinstance(a, fx.Node)]
+        # Weights that the graph reads directly (a layer scale) are the same for all tokens.
+        inputs = [a for a in node.args if isinstance(a, fx.Node) and a.op != "get_attr"]
         attention = _attention_of(node)
         with graph.inserting_before(self.before):
             if attention is not None:
                 self.attentions += 1
                 query, *rest = attention.args
                 one = graph.call_function(operator.getitem, (query, (slice(None), slice(None), slice(0, 1))))
-                out = graph.call_function(attention.target, (one, *rest), dict(attention.kwargs))
+                out = graph.create_node("call_function", attention.target, (one, *rest), dict(attention.kwargs))
                 return graph.call_method("flatten", (graph.call_method("transpose", (out, 1, 2)), 2))
-        if self._is_tokenwise(node) and len(inputs) == 1:
+        if self._is_tokenwise(node) and len(inputs) == 1 and node.args[0] is inputs[0]:
             source = self.first(inputs[0])
             with graph.inserting_before(self.before):
                 return graph.create_node(node.op, node.target, (source, *node.args[1:]), dict(node.kwargs))
@@ -101,7 +102,7 @@ class _Mover:
 
     def _is_tokenwise(self, node: fx.Node) -> bool:
         if node.op == "call_function":
-            return node.target in (F.layer_norm, F.gelu)
+            return node.target in (F.layer_norm, F.gelu, operator.mul)
         if node.op != "call_module":
             return False
         module = self.module.get_submodule(str(node.target))
@@ -109,7 +110,7 @@ class _Mover:
 
 
 def _attention_of(node: fx.Node) -> fx.Node | None:
-    """Return the attention whose heads `node` puts side by side: ``attention.transpose(1, 2).reshape(m, tokens, d)``."""
+    """Return the attention whose heads `node` puts side by side: ``a.transpose(1, 2).reshape(m, tokens, d)``."""
     if not (node.op == "call_method" and node.target in ("reshape", "view") and len(node.args) == 4):
         return None
     turned: Any = node.args[0]

@@ -102,9 +102,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         ) from error
     except Exception as error:
         if type(error).__module__.startswith("safetensors"):
-            raise FileFormatError(
-                f"{path.name} is no safetensors file ({error}).", "Save it again."
-            ) from error
+            raise FileFormatError(f"{path.name} is no safetensors file ({error}).", "Save it again.") from error
         raise
     return _unwrapped(state, path.name)
 
@@ -114,9 +112,7 @@ def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
         if isinstance(state, Mapping) and isinstance(state.get(wrapper), Mapping):
             state = state[wrapper]
     if not isinstance(state, Mapping) or not state or not all(isinstance(v, Tensor) for v in state.values()):
-        raise FileFormatError(
-            f"{name} holds no state dict.", "Save one: torch.save(model.state_dict(), path)."
-        )
+        raise FileFormatError(f"{name} holds no state dict.", "Save one: torch.save(model.state_dict(), path).")
     found: dict[str, Tensor] = dict(state)
     for prefix in _PREFIXES:
         if all(key.startswith(prefix) for key in found):
@@ -127,9 +123,7 @@ def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
 def _find(name: str) -> tuple[str, str]:
     library, colon, architecture = name.partition(":")
     if colon and library not in LIBRARIES:
-        raise UnknownNameError(
-            f"there is no library {library!r} of models.", f"Known: {', '.join(LIBRARIES)}."
-        )
+        raise UnknownNameError(f"there is no library {library!r} of models.", f"Known: {', '.join(LIBRARIES)}.")
     libraries = (library,) if colon else LIBRARIES
     architecture = architecture if colon else name
     for each in libraries:
@@ -163,9 +157,7 @@ def _build(library: str, architecture: str, official: bool, classes: int | None)
     return model
 
 
-def _with_classes_of(
-    state: dict[str, Tensor], model: nn.Module, library: str, architecture: str
-) -> nn.Module:
+def _with_classes_of(state: dict[str, Tensor], model: nn.Module, library: str, architecture: str) -> nn.Module:
     """Build the model again with the file's number of classes, if only the last layer differs."""
     own = model.state_dict()
     differ = [k for k in own if k in state and own[k].shape != state[k].shape]

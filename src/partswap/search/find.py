@@ -181,19 +181,26 @@ def find_counterfactuals(
     count = len(queries)
     shape = GridShape(int(queries.shape[2]), int(queries.shape[3]))
     plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
-    per_query = {
-        "distractors": _per_query(distractors, count),
-        "target": [targets] * count if isinstance(targets, int) else list(targets),
-        "query_aux": [None] * count if query_aux is None else list(query_aux),
-        "distractor_aux": [None] * count if distractor_aux is None else _per_query(distractor_aux, count),
+    donors = _per_query(distractors, count)
+    aims = [targets] * count if isinstance(targets, int) else list(targets)
+    mine: list[Tensor | None] = [None] * count if query_aux is None else list(query_aux)
+    theirs: list[Tensor | None] = [None] * count
+    if distractor_aux is not None:
+        theirs = list(_per_query(distractor_aux, count))
+    columns: dict[str, Sequence[Any]] = {
+        "distractors": donors,
+        "targets": aims,
+        "query_aux": mine,
+        "distractor_aux": theirs,
     }
-    for name, values in per_query.items():
-        if len(values) != count:
-            raise ShapeError(f"{len(values)} {name} for {count} queries.", "Give one per query, or one for all.")
-    rows = zip(queries, *per_query.values(), strict=True)
+    for name, column in columns.items():
+        if len(column) != count:
+            raise ShapeError(f"{len(column)} {name} for {count} queries.", "Give one per query, or one for all.")
     return [
-        find_counterfactual(plan, query, donors, target, query_aux=mine, distractor_aux=theirs, **settings)
-        for query, donors, target, mine, theirs in rows
+        find_counterfactual(
+            plan, queries[k], donors[k], aims[k], query_aux=mine[k], distractor_aux=theirs[k], **settings
+        )
+        for k in range(count)
     ]
 
 

@@ -41,4 +41,5 @@ def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int)
     flips = ahead.flatten().masked_fill(closed, -torch.inf)
     positive = flips > 0
     likely = best.masked_fill(~positive, -torch.inf) if int(positive.sum()) >= share else flips
-    return torch.cat([best.topk(count - share).indices, likely.topk(share).indices]).unique()
+    chosen: Tensor = torch.cat([best.topk(count - share).indices, likely.topk(share).indices]).unique()
+    return chosen

@@ -111,9 +111,7 @@ class Head(EvalModule):
         shape = (self.layout.prefix, self.layout.channels)
         if not isinstance(context, Tensor) or context.ndim != 3 or tuple(context.shape[1:]) != shape:
             got = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
-            raise ShapeError(
-                f"the context is {got}.", f"Pass a tensor of shape (1 or grids, {shape[0]}, {shape[1]})."
-            )
+            raise ShapeError(f"the context is {got}.", f"Pass a tensor of shape (1 or grids, {shape[0]}, {shape[1]}).")
         return context
 
 
@@ -183,9 +181,7 @@ class Split:
         return f"Split(layer={self.layer!r}, {size}, route={self.route!r}{slow}{context})"
 
 
-def split(
-    model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4
-) -> Split:
+def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4) -> Split:
     """Cut `model` after `layer` into features and head.
 
     The parts share the model's parameters and always run in eval mode; the model itself is left as it was.
@@ -297,9 +293,7 @@ def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
     return LayerError(
         f"layer {layer!r} cannot be cut: other tensors that depend on the image bypass it "
         "(it is inside a residual or dense block).",
-        f"The nearest clean cut is {nearest!r}."
-        if nearest
-        else "list_layers(model) shows where it can be cut.",
+        f"The nearest clean cut is {nearest!r}." if nearest else "list_layers(model) shows where it can be cut.",
     )
 
 
