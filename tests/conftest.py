@@ -10,6 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+# Tests run many tiny operations, for which a second thread only waits; on a busy machine it waits very long.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(scope="session")
 def reference() -> Path:

@@ -39,7 +39,7 @@ def test_the_report_needs_no_other_file(result):
     page = result.report.read_text()
     assert not re.search(r"""(src|href)=["'](?!data:)""", page)
     assert page.count("<section>") == 20
-    assert page.count('class="ps-card"') == 40
+    assert page.count('class="ps-card"') == 60
 
 
 def test_the_report_opens_in_a_browser(result, chromium, tmp_path):

@@ -14,9 +14,6 @@ from partswap.errors import LayerError
 from partswap.layers import default_layer, layers_table, list_layers
 from partswap.splitting import split
 
-# Small networks on a busy machine: threads that wait for each other cost far more than they bring.
-torch.set_num_threads(1)
-
 
 def tv(name: str) -> nn.Module:
     return _vision.torchvision().models.get_model(name, num_classes=10)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from conftest import make_head
-from partswap import find_counterfactual
+from partswap import find_counterfactual, find_counterfactuals
 from partswap.errors import (
     ClassIndexError,
     MemoryBudgetError,
@@ -191,6 +191,50 @@ def test_auxiliary_grids_of_another_size_are_resized(problem):
         "distractor_aux": problem["distractor_aux"].repeat_interleave(2, 2).repeat_interleave(2, 3),
     }
     assert edits(find_counterfactual(**{**problem, **big})) == edits(find_counterfactual(**problem))
+
+
+def test_several_queries_equal_one_by_one(problem):
+    head, distractors, theirs = problem["head"], problem["distractors"], problem["distractor_aux"]
+    g = torch.Generator().manual_seed(5)
+    queries, mine = torch.randn(3, 8, 7, 7, generator=g), torch.randn(3, 6, 7, 7, generator=g)
+    targets = [(int(c) + 1) % 5 for c in head(queries).argmax(1)]
+    shared = find_counterfactuals(head, queries, distractors, targets, query_aux=mine, distractor_aux=theirs, beam=2)
+    alone = [
+        find_counterfactual(head, q, distractors, t, query_aux=a, distractor_aux=theirs, beam=2)
+        for q, t, a in zip(queries, targets, mine, strict=True)
+    ]
+    assert [edits(cf) for cf in shared] == [edits(cf) for cf in alone]
+    own = find_counterfactuals(
+        head, queries, [distractors[:2]] * 3, targets, query_aux=mine, distractor_aux=[theirs[:2]] * 3
+    )
+    assert all(cf.distractors == 2 for cf in own)
+    with pytest.raises(ShapeError, match="2 targets for 3 queries"):
+        find_counterfactuals(head, queries, distractors, targets[:2])
+
+
+def test_fewer_candidates_than_screen_is_no_problem(problem):
+    inputs = {k: v for k, v in problem.items() if "aux" not in k}
+    inputs["distractors"] = inputs["distractors"][:1, :, :, :]
+    assert find_counterfactual(**inputs, screen=10**6).flipped
+
+
+def test_screening_finds_what_the_exhaustive_search_finds(problem):
+    for objective in ("paper", "set"):
+        every = find_counterfactual(**problem, objective=objective, beam=1, screen=None)
+        some = find_counterfactual(**problem, objective=objective, beam=1, screen=48)
+        assert edits(every) == edits(some)
+        assert some.evaluations < every.evaluations / 50
+
+
+def test_a_beam_is_never_worse_than_greedy_in_edits():
+    torch.manual_seed(1)
+    head = make_head("flattened", 8, 6)
+    for seed in range(6):
+        g = torch.Generator().manual_seed(seed)
+        query, distractors = torch.randn(8, 7, 7, generator=g), torch.randn(3, 8, 7, 7, generator=g)
+        target = int(head(query[None]).argmin())
+        counts = [len(find_counterfactual(head, query, distractors, target, beam=b, screen=None)) for b in (1, 4)]
+        assert counts[1] <= counts[0]
 
 
 BAD = [

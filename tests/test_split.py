@@ -23,9 +23,6 @@ from partswap.errors import (
 from partswap.models.huggingface import adapt
 from partswap.splitting import Split, split
 
-# Small networks on a busy machine: threads that wait for each other cost far more than they bring.
-torch.set_num_threads(1)
-
 
 def tv(name: str, **options: object) -> nn.Module:
     return _vision.torchvision().models.get_model(name, num_classes=10, **options)

@@ -208,8 +208,10 @@ def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = 
 
     Examples
     --------
-    >>> features, head = split(torchvision.models.resnet50(), "layer4.0")
-    >>> logits = head(features(images))
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 32, 32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    >>> features, head = split(model, "0")
+    >>> features(torch.randn(4, 3, 224, 224)).shape
+    torch.Size([4, 8, 7, 7])
     """
     from partswap.layers import choose_default  # it needs the same study; layers sits beside this file
 

@@ -54,7 +54,7 @@ def run_demo(
     out: Path,
     *,
     model: str = "vgg",
-    methods: Sequence[str] = ("goyal", "paper"),
+    methods: Sequence[str] = ("goyal", "paper", "partswap"),
     queries: int = 40,
     distractors: int = 10,
     per_class: int = 12,

@@ -44,8 +44,8 @@ def adapt(hf_model: nn.Module) -> nn.Module:
 
     Examples
     --------
-    >>> model = adapt(transformers.AutoModelForImageClassification.from_pretrained("path/to/vit"))
-    >>> features, head = partswap.split(model, "model.vit.layers.9")
+    ``model = adapt(transformers.AutoModelForImageClassification.from_pretrained("path/to/vit"))``, then
+    ``features, head = partswap.split(model)``.
     """
     if isinstance(hf_model, HuggingFaceClassifier):
         return hf_model

@@ -11,14 +11,14 @@ from partswap.search.base import METHODS, Method
 @METHODS.register("goyal")
 @dataclass(frozen=True)
 class Goyal(Method):
-    """The exhaustive greedy search for the most probable target, whatever is swapped for whatever."""
+    """Greedy search for the most probable target, whatever is swapped for whatever; ``screen=None`` tries all pairs."""
 
     name: ClassVar[str] = "goyal"
     title: ClassVar[str] = "Goyal et al."
     semantic: ClassVar[bool] = False
     distractors: ClassVar[int | None] = 1
 
-    screen: int | Literal["auto"] | None = None
+    screen: int | Literal["auto"] | None = "auto"
     max_edits: int | None = None
     memory_mb: float = 1024
 

@@ -21,7 +21,7 @@ class Paper(Method):
     lam: float = 0.4
     tau: float = 0.1
     keep: float | None = None
-    screen: int | Literal["auto"] | None = None
+    screen: int | Literal["auto"] | None = "auto"
     max_edits: int | None = None
     memory_mb: float = 1024
 

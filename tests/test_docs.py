@@ -1,0 +1,34 @@
+"""What the documentation shows must run."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", ["aviary", "counterfactual", "explainer", "registry", "search.find", "splitting"])
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(f"partswap.{name}")
+    done = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert done.failed == 0
+    assert done.attempted > 0
+
+
+def test_the_readme_names_what_exists():
+    import partswap
+    from partswap.cli import app
+
+    text = (ROOT / "README.md").read_text()
+    for name in re.findall(r"partswap\.([A-Za-z_]+)", text):
+        assert name in dir(partswap) or (ROOT / "src" / "partswap" / name).exists(), name
+    commands = {c.name or c.callback.__name__ for c in app.registered_commands} | {"aviary"}
+    for block in re.findall(r"```sh\n(.*?)```", text, re.S):
+        for command in re.findall(r"^partswap (\w+)", block, re.M):
+            assert command in commands, command
+    for image in re.findall(r"!\[.*?\]\((.*?)\)", text):
+        assert (ROOT / image).exists(), image
+        assert (ROOT / image).stat().st_size < 300_000, image
