@@ -58,7 +58,7 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
     model = build(which)
     if isinstance(model, SmallVGG | SmallResNet):
         labels = np.array([data.label(i) for i in range(len(data))])
-        _fit_classifier(model, pixels, labels, epochs or (14 if which == "vgg" else 12), seed)
+        _fit_classifier(model, pixels, labels, epochs or (18 if which == "vgg" else 12), seed)
     else:
         _fit_auxiliary(model, pixels, epochs or 8, seed)
     model.eval()

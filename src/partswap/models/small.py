@@ -20,7 +20,7 @@ def _conv(d_in: int, d_out: int, *, stride: int = 1, kernel: int = 3) -> nn.Sequ
 class SmallVGG(nn.Module):
     """Plain convolutions and pooling, then a flattened head of three linear layers, like VGG-16."""
 
-    def __init__(self, classes: int, *, width: int = 96, hidden: int = 128) -> None:
+    def __init__(self, classes: int, *, width: int = 96, hidden: int = 160) -> None:
         super().__init__()
         self.features = nn.Sequential(
             _conv(3, 24, stride=4, kernel=7),
@@ -37,10 +37,10 @@ class SmallVGG(nn.Module):
             nn.Flatten(1),
             nn.Linear(width * 49, hidden),
             nn.ReLU(inplace=True),
-            nn.Dropout(0.3),
+            nn.Dropout(0.1),
             nn.Linear(hidden, hidden),
             nn.ReLU(inplace=True),
-            nn.Dropout(0.3),
+            nn.Dropout(0.1),
             nn.Linear(hidden, classes),
         )
 
