@@ -60,8 +60,9 @@ def counterfactual_html(cf: Counterfactual, *, style: bool = True, title: str | 
     note = count if cf.flipped else f"not flipped after {count}"
     figures = [_figure(cf, None)]
     figures += [_figure(cf, image) for image in used_distractors(cf)]
-    steps = [_step_html(cf, cf.before, None)]
-    steps += [_step_html(cf, step, number) for number, step in enumerate(cf.trace)]
+    steps = [_step_html(cf, cf.before, None, says=True)]
+    for number, (last, step) in enumerate(zip((cf.before, *cf.trace), cf.trace, strict=False)):
+        steps.append(_step_html(cf, step, number, says=step.predicted != last.predicted))
     return (
         (f"<style>{CSS}</style>" if style else "")
         + f'<div class="ps-card"><h4>{heading}<small>{note}</small></h4><div class="ps-row">'
@@ -113,16 +114,17 @@ def _lattice(cf: Counterfactual) -> str:
     return f'<g stroke="#cfd4dd">{lines}</g>'
 
 
-def _step_html(cf: Counterfactual, step: Step, number: int | None) -> str:
+def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool) -> str:
+    """Return one row of the trace; what the model says is written only where it changes."""
     dot = "" if number is None else str(number + 1)
     paint = "transparent" if number is None else color(number)
     flip = " class='ps-flip'" if step.predicted == cf.target else ""
-    says = html.escape(cf.class_name(step.predicted))
     moment = "before" if number is None else f"after edit {number + 1}"
+    line = f"{moment} the model says {html.escape(cf.class_name(step.predicted))}"
     return (
         f'<div class="ps-step"><span class="ps-dot" style="background:{paint}">{dot}</span>'
         f'<span class="ps-bar"><i{flip} style="width:{100 * step.probability:.1f}%"></i></span>'
-        f'<b>{100 * step.probability:.0f} %</b><span class="ps-says">{moment} the model says {says}</span></div>'
+        f"<b>{100 * step.probability:.0f} %</b>{f'<span class="ps-says">{line}</span>' if says else ''}</div>"
     )
 
 

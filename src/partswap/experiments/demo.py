@@ -173,7 +173,7 @@ def _choose_queries(right: list[bool], labels: list[int], count: int, seed: int)
 def _examples(explained: dict[str, list[tuple[Counterfactual, Evidence]]]) -> list[Example]:
     """Return every query with what each method found for it."""
     per_query = zip(*explained.values(), strict=True)
-    return [
+    examples = [
         Example(
             title=f"{cfs[0][0].class_name(cfs[0][0].query_class)} → {cfs[0][0].class_name(cfs[0][0].target)}",
             truth=sorted(cfs[0][1].differing or ()),
@@ -181,3 +181,5 @@ def _examples(explained: dict[str, list[tuple[Counterfactual, Evidence]]]) -> li
         )
         for cfs in per_query
     ]
+    # The hardest, and the most telling, first: species that differ in the fewest parts.
+    return sorted(examples, key=lambda example: len(example.truth))

@@ -32,8 +32,8 @@ from partswap.search.semantic import cosines, log_likeness
 Objective = Literal["paper", "set"]
 #: ``screen="auto"`` evaluates at least so many candidates per list of edits exactly ...
 AUTO_LEAST = 64
-#: ... and more where they are cheap: about as many as this many multiply-adds pay for.
-AUTO_MACS = 2e9
+#: ... and more where they are cheap: about as many as this many multiply-adds pay for, all lists together.
+AUTO_MACS = 1e9
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class _Search:
     ) -> None:
         self.evaluator, self.target, self.likeness = evaluator, target, likeness
         self.lam, self.objective, self.beam = lam, objective, beam
-        self.screen = screen_size(evaluator) if screen == "auto" else screen
+        self.screen = screen_size(evaluator, beam) if screen == "auto" else screen
         self.evaluations = 0
 
     def run(self, prepared: Prepared, candidates: Candidates, limit: int) -> tuple[_Path, bool]:
@@ -311,9 +311,9 @@ class _Search:
         return _Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
 
 
-def screen_size(evaluator: SwapEvaluator) -> int | None:
-    """Return how many candidates ``screen="auto"`` evaluates exactly; None if all of them are cheap enough."""
-    count = max(AUTO_LEAST, int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1)))
+def screen_size(evaluator: SwapEvaluator, beam: int) -> int | None:
+    """Return how many candidates per list ``screen="auto"`` evaluates exactly; None if all are cheap enough."""
+    count = max(AUTO_LEAST, int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1) / beam))
     return None if count >= evaluator.shape.cells * len(evaluator.donors) else count
 
 
