@@ -120,11 +120,11 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
     paint = "transparent" if number is None else color(number)
     flip = " class='ps-flip'" if step.predicted == cf.target else ""
     moment = "before" if number is None else f"after edit {number + 1}"
-    line = f"{moment} the model says {html.escape(cf.class_name(step.predicted))}"
+    line = f'<span class="ps-says">{moment} the model says {html.escape(cf.class_name(step.predicted))}</span>'
     return (
         f'<div class="ps-step"><span class="ps-dot" style="background:{paint}">{dot}</span>'
         f'<span class="ps-bar"><i{flip} style="width:{100 * step.probability:.1f}%"></i></span>'
-        f"<b>{100 * step.probability:.0f} %</b>{f'<span class="ps-says">{line}</span>' if says else ''}</div>"
+        f"<b>{100 * step.probability:.0f} %</b>{line if says else ''}</div>"
     )
 
 
