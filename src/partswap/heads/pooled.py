@@ -7,6 +7,7 @@ product: ``sum_c exp(a_ic + b_jc) = exp(a) @ exp(b).T``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, fx, nn
@@ -14,6 +15,10 @@ from torch import Tensor, fx, nn
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Structure
+
+
+#: Below so many candidates it is quicker to look at each than to make the table of all.
+FEW = 256
 
 
 @dataclass
@@ -66,16 +71,15 @@ class PooledEvaluator(SwapEvaluator):
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Evaluate in closed form where the tail is linear and the numbers allow it."""
-        if self.linear is None or len(i) < 4096:
+        if self.linear is None or len(i) < FEW:
             return super().evaluate(prepared, state, i, j, target, flips=flips)
         weight, _ = self.linear
-        moved_by = self.donors @ weight.T / self.shape.cells  # (n*h*w, classes)
         scores = torch.empty(len(i), device=i.device)
         flipped = torch.zeros(len(i), dtype=torch.bool, device=i.device)
         for s in range(len(prepared.cells)):
             mine = (state == s).nonzero().flatten()
             left = prepared.logits[s] - prepared.cells[s] @ weight.T / self.shape.cells  # (h*w, classes)
-            table = _log_target(left, moved_by, target)
+            table = _log_target(left, self._gains, target)
             if table is None:  # the exponentials would underflow
                 chunk = super().evaluate(prepared, state[mine], i[mine], j[mine], target, flips=flips)
                 scores[mine], flipped[mine] = chunk
@@ -87,9 +91,15 @@ class PooledEvaluator(SwapEvaluator):
                 flipped[mine[likely > 0.5 + 1e-4]] = True
                 open_ones = mine[(likely <= 0.5 + 1e-4) & (likely >= (1 - 1e-4) / left.shape[1])]
                 for chunk_ in open_ones.split(self.chunk_size()):
-                    logits = left[i[chunk_]] + moved_by[j[chunk_]]
+                    logits = left[i[chunk_]] + self._gains[j[chunk_]]
                     flipped[chunk_] = logits.argmax(1) == target
         return scores, flipped
+
+    @cached_property
+    def _gains(self) -> Tensor:
+        """What each donor adds to the logits wherever it goes, ``(n*h*w, classes)``."""
+        assert self.linear is not None
+        return self.donors @ self.linear[0].T / self.shape.cells
 
 
 def _only_linear(tail: nn.Module) -> tuple[Tensor, Tensor] | None:
