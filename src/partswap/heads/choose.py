@@ -41,7 +41,11 @@ class HeadPlan:
             self.head = trimmed(head)
 
     def evaluator(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
-        """Return the evaluator for one query and its distractors."""
+        """Return the evaluator for one query and its distractors.
+
+        The weights that were laid out anew count towards the memory, but never for more than half of it.
+        """
+        memory_bytes = max(memory_bytes // 2, memory_bytes - self.bytes)
         if self.kind == "flattened" and self.layer is not None:
             return FlattenedEvaluator(self.head, query, distractors, memory_bytes, self.layer)
         if self.kind == "convolutional" and self.structure is not None:
@@ -49,6 +53,11 @@ class HeadPlan:
         if self.kind == "pooled" and self.structure is not None:
             return PooledEvaluator(self.head, query, distractors, memory_bytes, self.structure)
         return DenseEvaluator(self.head, query, distractors, memory_bytes)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory the plan itself holds."""
+        return self.layer.weight.numel() * self.layer.weight.element_size() if self.layer is not None else 0
 
     def __repr__(self) -> str:
         return f"HeadPlan({self.kind})"

@@ -80,7 +80,7 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
-        hidden = torch.einsum("scd,cdh->sh", cells, self.layer.weight) + self.layer.bias
+        hidden = cells.flatten(1) @ self.layer.weight.flatten(0, 1) + self.layer.bias
         return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
@@ -98,8 +98,8 @@ class FlattenedEvaluator(SwapEvaluator):
         """Go back through the rest, then through the first layer, whose weights are read only once."""
         assert isinstance(prepared, FlattenedState)
         back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target))
-        first, second = torch.einsum("sh,cdh->scd", back, self.layer.weight).chunk(2)
-        return first, second
+        first, second = (back @ self.layer.weight.flatten(0, 1).T).chunk(2)
+        return first.view_as(prepared.cells), second.view_as(prepared.cells)
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""

@@ -16,7 +16,6 @@ from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Structure
 
-
 #: Below so many candidates it is quicker to look at each than to make the table of all.
 FEW = 256
 
