@@ -157,7 +157,7 @@ def test_no_room_for_one_candidate_is_an_error(kind):
     head, query, distractors, _ = setting(kind, 6)
     evaluator = HeadPlan(head, GridShape(*query.shape[1:])).evaluator(query, distractors, 8)
     with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"):
-        evaluator.chunk_size()
+        _ = evaluator.chunk_size
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -109,23 +110,29 @@ class SwapEvaluator(ABC):
         Without `flips` the second may be left all False, which can be cheaper.
         """
         scores, flipped = [], []
-        size = self.chunk_size()
+        size = self.chunk_size
         for s, a, b in zip(state.split(size), i.split(size), j.split(size), strict=True):
             logits = self.check(self.logits(prepared, s, a, b))
             scores.append(F.log_softmax(logits, 1)[:, target])
             flipped.append(logits.argmax(1) == target)
         return torch.cat(scores), torch.cat(flipped)
 
+    @cached_property
     def chunk_size(self) -> int:
-        """Return how many candidates fit into memory at once; none is an error."""
-        need = self.bytes_per_candidate()
-        size = self.memory_bytes // max(need, 1)
+        """How many candidates fit into memory at once; none is an error."""
+        fixed, each = self.fixed_bytes(), max(self.bytes_per_candidate(), 1)
+        size = (self.memory_bytes - fixed) // each
         if size < 1:
+            need = fixed + each
             raise MemoryBudgetError(
                 f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
                 f"Set memory_mb to at least {need // 2**20 + 1}.",
             )
         return int(size)
+
+    def fixed_bytes(self) -> int:
+        """Return how much memory `logits` needs whatever the number of candidates."""
+        return 0
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 

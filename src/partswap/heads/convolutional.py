@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from partswap.errors import MemoryBudgetError
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Add, Conv, Pointwise, Structure
@@ -127,7 +126,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
         *,
         masked: bool,
     ) -> Tensor:
-        size = max(1, BLOCK_BYTES // self._window_bytes())
+        size = self._block_size()
         parts = zip(state.split(size), row.split(size), col.split(size), j.split(size), strict=True)
         means = [_Windows(self, prepared, s, a, b, limit, masked).mean(self.donors[c]) for s, a, b, c in parts]
         out: Tensor = self.tail(torch.cat(means))
@@ -143,17 +142,13 @@ class ConvolutionalEvaluator(SwapEvaluator):
         width = _width(self.operations[-1], self.operations, self.query.shape[1])
         return activation_bytes(self.tail, self.query.new_zeros(1, width)) + 4 * width
 
-    def chunk_size(self) -> int:
-        """Leave room for one block of windows."""
-        block = max(self._window_bytes(), min(BLOCK_BYTES, self.memory_bytes // 4))
-        available = self.memory_bytes - 2 * block
-        if available < self.bytes_per_candidate():
-            need = 2 * self._window_bytes() + self.bytes_per_candidate()
-            raise MemoryBudgetError(
-                f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
-                f"Set memory_mb to at least {need // 2**20 + 1}.",
-            )
-        return int(available // self.bytes_per_candidate())
+    def fixed_bytes(self) -> int:
+        """Return the need of one block of windows, of which a few steps are alive at once."""
+        return 2 * self._block_size() * self._window_bytes()
+
+    def _block_size(self) -> int:
+        """Return how many windows are worked on at a time."""
+        return int(max(1, min(BLOCK_BYTES, self.memory_bytes // 4) // self._window_bytes()))
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate away from the border."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import torch
 from torch import Tensor
 
@@ -18,7 +16,7 @@ class DenseEvaluator(SwapEvaluator):
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the head on the grids."""
-        parts = [self.head(self.to_grids(c)) for c in cells.split(self.chunk_size())]
+        parts = [self.head(self.to_grids(c)) for c in cells.split(self.chunk_size)]
         return Prepared(cells, self.check(torch.cat(parts)))
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -28,17 +26,9 @@ class DenseEvaluator(SwapEvaluator):
 
     def bytes_per_candidate(self) -> int:
         """Return what one more grid in the batch costs; building it holds it twice."""
-        return self._bytes
-
-    def macs_per_candidate(self) -> float:
-        """Return the multiply-adds of the head on one grid."""
-        return self._macs
-
-    @cached_property
-    def _bytes(self) -> int:
         grid = self.to_grids(self.query[None])
         return activation_bytes(self.head, grid) + 2 * grid.numel() * grid.element_size()
 
-    @cached_property
-    def _macs(self) -> float:
+    def macs_per_candidate(self) -> float:
+        """Return the multiply-adds of the head on one grid."""
         return module_macs(self.head, self.to_grids(self.query[None]))

@@ -89,7 +89,7 @@ class PooledEvaluator(SwapEvaluator):
                 likely = scores[mine].exp()
                 flipped[mine[likely > 0.5 + 1e-4]] = True
                 open_ones = mine[(likely <= 0.5 + 1e-4) & (likely >= (1 - 1e-4) / left.shape[1])]
-                for chunk_ in open_ones.split(self.chunk_size()):
+                for chunk_ in open_ones.split(self.chunk_size):
                     logits = left[i[chunk_]] + self._gains[j[chunk_]]
                     flipped[chunk_] = logits.argmax(1) == target
         return scores, flipped
