@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from partswap._vision import torchvision
 from PIL import Image
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from partswap._vision import torchvision
 from partswap.data.base import Sample
 from partswap.data.on_grid import CellFacts, cell_facts
 from partswap.grid import GridShape
@@ -127,10 +127,10 @@ def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) ->
         head.load_state_dict(load_file(path))
         return head.eval()
     chosen = birds.train.nonzero().flatten()
-    optimiser = torch.optim.SGD(head.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    optimiser = torch.optim.AdamW(head.parameters(), lr=1e-4 if hidden > 1000 else 3e-4, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [int(epochs * 0.7), int(epochs * 0.9)], 0.1)
     for _ in track(range(epochs), description=f"head {hidden}"):
-        for batch in chosen[torch.randperm(len(chosen))].split(32):
+        for batch in chosen[torch.randperm(len(chosen))].split(64):
             x = birds.grids[batch].float()
             flip = torch.rand(len(x)) < 0.5
             x[flip] = x[flip].flip(3)

@@ -133,7 +133,7 @@ def test_swaps_equal_the_dense_head(kind, seed, many):
         torch.testing.assert_close(scores, expected.log_softmax(1)[:, target], rtol=1e-4, atol=1e-4)
         margin = expected.topk(2, 1).values.diff(dim=1).abs().flatten() > 1e-4
         assert torch.equal(flips[margin], (expected.argmax(1) == target)[margin])
-        gradients = [e.gradients(s, target) for e, s in zip((fast, dense), states, strict=True)]
+        gradients = [e.gradients(s, target, leads=True) for e, s in zip((fast, dense), states, strict=True)]
         torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
 
 
@@ -143,13 +143,12 @@ def test_a_small_memory_budget_changes_nothing_but_the_chunks(kind):
     plan = HeadPlan(head, GridShape(5, 4))
     roomy = plan.evaluator(query, distractors, 512 * MB)
     with torch.no_grad():
-        prepared = roomy.prepare(roomy.query[None])
         i, j = torch.cartesian_prod(torch.arange(20), torch.arange(40)).unbind(1)
-        need = roomy.bytes_per_candidate()
-        tight = plan.evaluator(query, distractors, 7 * need + (2**16 if plan.kind == "convolutional" else 0))
+        fixed = plan.evaluator(query, distractors, 2**16).fixed_bytes()
+        tight = plan.evaluator(query, distractors, max(2**16, fixed) + 7 * roomy.bytes_per_candidate())
+        assert tight.chunk_size < len(i) <= roomy.chunk_size
         both = [e.evaluate(e.prepare(e.query[None]), torch.zeros_like(i), i, j, 0) for e in (roomy, tight)]
     torch.testing.assert_close(both[0][0], both[1][0], rtol=1e-4, atol=1e-5)
-    assert prepared.logits.shape[0] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,9 +163,9 @@ def test_no_room_for_one_candidate_is_an_error(kind):
 def test_nan_in_a_head_is_an_error(kind):
     head, query, distractors, _ = setting(kind, 7)
     next(m for m in head.modules() if isinstance(m, nn.Linear)).weight.data[0, 0] = float("nan")
-    evaluator = HeadPlan(head, GridShape(*query.shape[1:])).evaluator(query, distractors, 64 * MB)
-    with pytest.raises(NonFiniteError, match="the head returned NaN"), torch.no_grad():
-        evaluator.prepare(evaluator.query[None])
+    plan = HeadPlan(head, GridShape(*query.shape[1:]))
+    with pytest.raises(NonFiniteError, match="the head returned NaN"):
+        plan.evaluator(query, distractors, 64 * MB)
 
 
 def test_extreme_logits_do_not_underflow_the_closed_form():
@@ -182,14 +181,108 @@ def test_extreme_logits_do_not_underflow_the_closed_form():
     assert torch.isfinite(found[0][0]).all()
 
 
+class Odd(nn.Module):
+    """Heads that are easy to misread; each has its own forward."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.conv, self.conv2, self.fc = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 3, padding=1), nn.Linear(4, 3)
+        self.flat, self.relu = nn.Linear(4 * 9, 3), nn.ReLU(inplace=True)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.act = forward
+
+    def forward(self, x):
+        return self.act(self, x)
+
+
+def unused_value(m, x):
+    y = m.conv(x)
+    torch.sigmoid(y)
+    return m.fc(y.mean((2, 3)))
+
+
+def in_place(m, x):
+    x = m.conv(x)
+    y = m.relu(x)
+    return m.fc((m.conv2(y) + x).mean((2, 3)))
+
+
+def scaled_flat(m, x):
+    return m.scale * m.flat(torch.flatten(x, 1))
+
+
+def scaled_pool(m, x):
+    k = m.scale.exp()
+    return k * m.fc(x.mean((2, 3)))
+
+
+def two_paths(m, x):
+    return m.fc(x.mean((2, 3))) + m.fc(m.conv(x).mean((2, 3)))
+
+
+def deep(m, x):
+    for _ in range(4):
+        x = m.conv2(m.conv2(x))
+    return m.fc(x.mean((2, 3)))
+
+
+@pytest.mark.parametrize("forward", [unused_value, in_place, scaled_flat, scaled_pool, two_paths, deep])
+@pytest.mark.parametrize("training", [False, True])
+def test_odd_heads_are_read_right_or_evaluated_densely(forward, training):
+    torch.manual_seed(0)
+    head = Odd(forward).train(training)
+    before = [m.training for m in head.modules()]
+    query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
+    evaluator = HeadPlan(head, GridShape(3, 3)).evaluator(query, distractors, 64 * MB)
+    i, j = torch.cartesian_prod(torch.arange(9), torch.arange(18)).unbind(1)
+    with torch.no_grad():
+        expected = torch.cat([head(_swap(query, distractors, a, b)[None]) for a, b in zip(i, j, strict=True)])
+        found = evaluator.logits(evaluator.prepare(evaluator.query[None]), torch.zeros_like(i), i, j)
+        evaluator.gradients(evaluator.prepare(evaluator.query[None]), 0, leads=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert [m.training for m in head.modules()] == before
+
+
+def _swap(query, distractors, i, j):
+    edited = query.clone()
+    edited[:, i // 3, i % 3] = distractors[j // 9, :, (j % 9) // 3, j % 3]
+    return edited
+
+
+def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
+    head, query, distractors, _ = setting("convolutional", 3)
+    plan = HeadPlan(head.train(), GridShape(*query.shape[1:]))
+    state = {k: v.clone() for k, v in head.state_dict().items()}
+    evaluator = plan.evaluator(query, distractors, 64 * MB)
+    with torch.no_grad():
+        found = evaluator.prepare(evaluator.query[None]).logits
+        evaluator.gradients(evaluator.prepare(evaluator.query[None]), 0, leads=True)
+    assert head.training
+    assert all(torch.equal(v, state[k]) for k, v in head.state_dict().items())
+    torch.testing.assert_close(found, head.eval()(query[None]), rtol=1e-4, atol=1e-4)
+
+
+def test_contributions_of_a_flattened_head_are_computed_once_for_all_edits(monkeypatch):
+    from partswap import find_counterfactual
+
+    head, query, distractors, _ = setting("flattened", 4, h=4, w=4, n=2, d=5, classes=4)
+    made = []
+    real = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda *a, **k: made.append(1) or real(*a, **k))
+    target = int(head(query[None]).argmin())
+    cf = find_counterfactual(head, query, distractors, target, objective="paper", beam=1, screen=None, lam=0)
+    assert len(cf) >= 2
+    assert len(made) == 16  # one product per cell, however many edits
+
+
 def test_an_untraceable_head_is_evaluated_densely():
-    class Odd(nn.Module):
+    class Choosy(nn.Module):
         def forward(self, x):
             if x.sum() > 0:
                 return x.mean((2, 3))
             return x.amax((2, 3))
 
-    assert HeadPlan(Odd(), GridShape(7, 7)).kind == "dense"
+    assert HeadPlan(Choosy(), GridShape(7, 7)).kind == "dense"
 
 
 @pytest.mark.parametrize(

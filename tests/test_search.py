@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from conftest import make_head
-from partswap import find_counterfactual, find_counterfactuals
+from partswap import GridShape, HeadPlan, find_counterfactual, find_counterfactuals
 from partswap.errors import (
     ClassIndexError,
     MemoryBudgetError,
@@ -143,14 +143,27 @@ class _Shift(torch.nn.Module):
         return logits - 1e3 * torch.nn.functional.one_hot(torch.tensor(self.target), logits.shape[1])
 
 
-def test_when_filtered_candidates_run_out_the_rest_comes_back(problem):
+@pytest.mark.parametrize("screen", [None, 5])
+def test_when_filtered_candidates_run_out_the_rest_comes_back(problem, screen):
     # One pair passes the filter; an unreachable target keeps the search going beyond it.
-    allowed = torch.zeros(49, 196, dtype=torch.bool)
-    allowed[5, 17] = True
     bound = torch.nn.Sequential(problem["head"], _Shift(problem["target"]))
-    cf = find_counterfactual(**{**problem, "head": bound}, allowed=allowed, beam=1, max_edits=3, screen=None)
-    assert edits(cf)[0] == (5, 17)
+    inputs = {**problem, "head": bound, "beam": 1, "screen": screen}
+    cf = find_counterfactual(**inputs, keep=1.01 / (49 * 196), max_edits=3)
+    cosine = cosines(problem["query_aux"], problem["distractor_aux"])
+    assert edits(cf)[0] == divmod(int(cosine.argmax()), 196)
     assert len(cf) == 3
+
+
+@pytest.mark.parametrize("screen", [None, 5])
+def test_when_a_hard_constraint_runs_out_the_search_ends(problem, screen):
+    allowed = torch.zeros(49, 196, dtype=torch.bool)
+    allowed[5, 17] = allowed[6, 18] = True
+    bound = torch.nn.Sequential(problem["head"], _Shift(problem["target"]))
+    inputs = {**problem, "head": bound, "allowed": allowed, "screen": screen}
+    for keep in (None, 0.02):  # a prefilter falls back to what the constraint allows, not beyond
+        cf = find_counterfactual(**inputs, keep=keep)
+        assert sorted(edits(cf)) == [(5, 17), (6, 18)]
+        assert not cf.flipped
 
 
 def test_a_hard_constraint_keeps_to_the_same_label(problem):
@@ -179,7 +192,7 @@ def test_likeness_is_a_distribution_over_all_distractor_cells():
 
 
 def test_candidates_never_use_a_cell_twice():
-    open_pairs = Candidates((4, 8), None, torch.device("cpu")).open(((1, 3),))
+    open_pairs = Candidates((4, 8), None, None, torch.device("cpu")).open(((1, 3),))
     assert not open_pairs[1].any()
     assert not open_pairs[:, 3].any()
     assert int(open_pairs.sum()) == 3 * 7
@@ -262,6 +275,16 @@ BAD = [
     ({"memory_mb": 0}, SettingError, "memory_mb is 0"),
     ({"objective": "best"}, SettingError, "objective is 'best'"),
     ({"allowed": torch.ones(3, 3)}, ShapeError, "allowed has shape"),
+    ({"memory_mb": float("inf")}, SettingError, "memory_mb is inf"),
+    ({"max_edits": 2.5}, SettingError, "max_edits is 2.5"),
+    ({"screen": True}, SettingError, "screen is True"),
+    ({"target": 1.5}, ClassIndexError, "target 1.5"),
+    (
+        {"query": torch.zeros(9, 7, 7), "distractors": torch.zeros(4, 9, 7, 7)},
+        ShapeError,
+        "the head fails on a grid of shape",
+    ),
+    ({"head": torch.nn.Identity()}, ShapeError, "the head returned"),
 ]
 
 
@@ -275,6 +298,27 @@ def test_the_predicted_class_is_no_target(problem):
     said = int(problem["head"](problem["query"][None]).argmax())
     with pytest.raises(ClassIndexError, match=f"already predicts class {said}"):
         find_counterfactual(**{**problem, "target": said})
+
+
+def test_any_integer_is_a_target(problem):
+    import numpy as np
+
+    plain = edits(find_counterfactual(**problem))
+    for target in (np.int64(problem["target"]), torch.tensor(problem["target"])):
+        assert edits(find_counterfactual(**{**problem, "target": target})) == plain
+
+
+def test_it_works_under_inference_mode(problem):
+    with torch.inference_mode():
+        inputs = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in problem.items()}
+        found = find_counterfactual(**inputs, screen=8)
+    assert edits(found) == edits(find_counterfactual(**problem, screen=8))
+
+
+def test_a_plan_for_another_grid_is_refused(problem):
+    plan = HeadPlan(problem["head"], GridShape(5, 5))
+    with pytest.raises(ShapeError, match="7 x 7 grid, the plan was made for 5 x 5"):
+        find_counterfactual(**{**problem, "head": plan})
 
 
 def test_a_head_that_returns_nan_is_an_error(problem):

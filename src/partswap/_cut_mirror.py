@@ -29,8 +29,11 @@ class EvalModule(nn.Module):
         return super().train(False)
 
 
-def mirror(model: nn.Module) -> nn.Module:
-    """Return `model` as new module objects, in eval mode, that share its parameters and buffers."""
+def mirror(model: nn.Module, *, in_place: bool = False) -> nn.Module:
+    """Return `model` as new module objects, in eval mode, that share its parameters and buffers.
+
+    Activations of the mirror do not work in place, unless asked for; a model that relies on it then gives other logits.
+    """
     model = getattr(model, "_orig_mod", model)  # hooks and tracers see nothing of what torch.compile made
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise SplitError(
@@ -53,7 +56,7 @@ def mirror(model: nn.Module) -> nn.Module:
             f"{type(model).__name__} holds something that cannot be copied ({error}).",
             "Remove that attribute from the model before splitting it.",
         ) from error
-    for module in twin.modules():
+    for module in twin.modules() if not in_place else ():
         # An in-place activation at the start of the head would overwrite the grid that it is given.
         if getattr(module, "inplace", None) is True:
             setattr(module, "inplace", False)  # noqa: B010, modules declare no such attribute

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from partswap._cut_graph import clean_nodes
 from partswap._cut_layout import Layout, find_layout
-from partswap._cut_mirror import check_layer, mirror, quiet, same, survey
+from partswap._cut_mirror import check_layer, mirror, quiet, same, survey, without_hooks
 from partswap._cut_replay import ReplayFeatures, ReplayHead
 from partswap._cut_trace import Trace, trace_export, trace_fx
 from partswap.errors import LayerError, SplitError, suggest
@@ -32,6 +32,12 @@ class Study:
             raise SplitError(f"the model is a {type(model).__name__}.", "Pass a torch.nn.Module.")
         self.twin = mirror(model)
         self.survey = survey(self.twin, probe)
+        faithful = mirror(model, in_place=True)
+        with self.quiet():
+            faithful = without_hooks(faithful, self.survey.probe)
+            if not same(faithful(self.survey.probe), self.survey.logits, 1e-4):  # it needs its in-place activations
+                self.twin = faithful
+                self.survey = survey(self.twin, probe)
         self._traces: dict[str, Trace | Exception] = {}
         self._layouts: dict[str, Layout] = {}
 

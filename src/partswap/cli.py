@@ -158,6 +158,6 @@ def aviary_train(
     epochs: Annotated[int | None, typer.Option(help="Passes over them; the default made the shipped weights.")] = None,
 ) -> None:
     """Train one of the small networks that ship with the package."""
-    from partswap.models.aviary_training import train
+    from partswap.experiments.train_aviary import train
 
     train(which, out or Path(f"aviary_{which}.safetensors"), per_class=per_class, epochs=epochs)

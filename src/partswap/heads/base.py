@@ -86,21 +86,28 @@ class SwapEvaluator(ABC):
         """Return the grids after these swaps, prepared."""
         return self.prepare(self.swapped(prepared, state, i, j))
 
-    def gradients(self, prepared: Prepared, target: int) -> tuple[Tensor, Tensor]:
-        """Return two gradients ``(states, h*w, d)``: of the target's log probability, and of its lead.
+    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
+        """Return gradients ``(states, h*w, d)``: of the target's log probability and, if asked for, of its lead.
 
         The lead is the target's logit minus the largest of the others: the decision flips when it passes zero.
         """
-        return self._backward(lambda cells: self.head(self.to_grids(cells)), prepared.cells, target)
+        # One state at a time where activations are large: a backward pass keeps all of them.
+        size = max(1, min(len(prepared.cells), self.chunk_size // 8))
+        parts = [
+            self._backward(lambda cells: self.head(self.to_grids(cells)), cells, target, leads)
+            for cells in prepared.cells.split(size)
+        ]
+        return [torch.cat(kind) for kind in zip(*parts, strict=True)]
 
-    def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int) -> tuple[Tensor, Tensor]:
-        """Return the two gradients of `function` (to logits) at some points, in one pass over both."""
+    def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int, leads: bool) -> list[Tensor]:
+        """Return the gradients of `function` (to logits) at some points, both kinds in one pass."""
         with torch.enable_grad():
-            twice = torch.cat([at, at]).detach().requires_grad_()
-            probable, leading = function(twice).float().chunk(2)
-            score = F.log_softmax(probable, 1)[:, target].sum() + lead(leading, target).sum()
-            first, second = torch.autograd.grad(score, twice)[0].chunk(2)
-        return first, second
+            points = torch.cat([at, at] if leads else [at]).detach().requires_grad_()
+            logits = function(points).float()
+            score = F.log_softmax(logits[: len(at)], 1)[:, target].sum()
+            if leads:
+                score = score + lead(logits[len(at) :], target).sum()
+            return list(torch.autograd.grad(score, points)[0].split(len(at)))
 
     def evaluate(
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
+from partswap._cut_mirror import mirror
+from partswap.errors import NonFiniteError, ShapeError
 from partswap.grid import GridShape
 from partswap.heads.base import SwapEvaluator
 from partswap.heads.convolutional import ConvolutionalEvaluator
+from partswap.heads.costs import module_macs
 from partswap.heads.dense import DenseEvaluator
 from partswap.heads.flattened import FirstLayer, FlattenedEvaluator, first_layer
 from partswap.heads.pooled import PooledEvaluator
@@ -17,10 +21,12 @@ from partswap.heads.tokens import trimmed
 class HeadPlan:
     """A head that was looked at once, to be searched many times: weights are laid out only here.
 
+    The plan is checked against the head itself the first time it is used; a head that was misread is evaluated densely.
+
     Parameters
     ----------
     head : torch.nn.Module
-        From grids to logits, in eval mode. If its weights change, make another plan.
+        From grids to logits; it is used in eval mode and left as it is. If its weights change, make another plan.
     grid : GridShape
         The grids' cells.
     dense : bool
@@ -28,24 +34,35 @@ class HeadPlan:
     """
 
     def __init__(self, head: nn.Module, grid: GridShape, *, dense: bool = False) -> None:
-        self.head = head
-        self.structure: Structure | None = None if dense else understand(head, grid)
+        # A second tree of modules around the same weights: in eval mode, and nothing works in place.
+        busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
+        self.head = mirror(head) if busy else head
+        self._faithful = mirror(head, in_place=True) if busy else head
+        self.grid = grid
+        self.structure: Structure | None = None if dense else understand(self.head, grid)
         self.layer: FirstLayer | None = None
         self.kind = "dense"
+        self._checked = dense
         if self.structure is not None and self.structure.collapse == "flatten":
             self.layer = first_layer(self.structure, grid.cells)
             self.kind = "flattened" if self.layer is not None else "dense"
         elif self.structure is not None:
             self.kind = "convolutional" if self.structure.operations else "pooled"
         if self.kind == "dense" and not dense:
-            self.head = trimmed(head)
+            self.head = trimmed(self.head)
 
     def evaluator(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
-        """Return the evaluator for one query and its distractors.
+        """Return the evaluator for one query and its distractors."""
+        if tuple(query.shape[-2:]) != tuple(self.grid):
+            raise ShapeError(
+                f"the query has a {query.shape[-2]} x {query.shape[-1]} grid, the plan was made for {self.grid}.",
+                "Make a HeadPlan for this grid.",
+            )
+        if not self._checked:
+            self._check(query, distractors, memory_bytes)
+        return self._make(query, distractors, memory_bytes)
 
-        The weights that were laid out anew count towards the memory, but never for more than half of it.
-        """
-        memory_bytes = max(memory_bytes // 2, memory_bytes - self.bytes)
+    def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
         if self.kind == "flattened" and self.layer is not None:
             return FlattenedEvaluator(self.head, query, distractors, memory_bytes, self.layer)
         if self.kind == "convolutional" and self.structure is not None:
@@ -54,10 +71,40 @@ class HeadPlan:
             return PooledEvaluator(self.head, query, distractors, memory_bytes, self.structure)
         return DenseEvaluator(self.head, query, distractors, memory_bytes)
 
-    @property
-    def bytes(self) -> int:
-        """How much memory the plan itself holds."""
-        return self.layer.weight.numel() * self.layer.weight.element_size() if self.layer is not None else 0
+    @torch.no_grad()
+    def _check(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> None:
+        """Run the head once; go dense if the plan says something else, or if it would cost more."""
+        try:
+            logits = self._faithful(query[None].clone())
+        except Exception as error:  # a head may fail in any way on grids it was not made for
+            raise ShapeError(
+                f"the head fails on a grid of shape {tuple(query.shape)}: {type(error).__name__}: {error}.",
+                "Pass grids (channels, height, width) of the layer the head begins after, in its type and device.",
+            ) from error
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
+            got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise ShapeError(f"the head returned {got} for one grid.", "It must return logits (grids, classes).")
+        if not bool(torch.isfinite(logits).all()):
+            raise NonFiniteError(
+                "the head returned NaN or infinite logits.",
+                "Check its weights, and that it gets the features it was trained on.",
+            )
+        if not _close(self.head(query[None].clone()), logits):  # it relies on working in place
+            self.head, self.kind = self._faithful, "dense"
+        if self.kind != "dense":
+            evaluator = self._make(query, distractors[:1], max(memory_bytes, 2**31))
+            found = evaluator.prepare(evaluator.query[None]).logits
+            if not _close(found, logits) or (self.kind == "convolutional" and self._costs_more(evaluator, query)):
+                self.kind, self.layer, self.structure = "dense", None, None
+        self._checked = True
+
+    def _costs_more(self, evaluator: SwapEvaluator, query: Tensor) -> bool:
+        return evaluator.macs_per_candidate() >= module_macs(self.head, query[None])
 
     def __repr__(self) -> str:
-        return f"HeadPlan({self.kind})"
+        return f"HeadPlan({self.kind}, {self.grid})"
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Tell whether logits are the same up to rounding."""
+    return bool((a - b).abs().max() <= 1e-3 * max(1.0, float(b.abs().max())))

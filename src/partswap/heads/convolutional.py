@@ -67,7 +67,8 @@ class ConvolutionalEvaluator(SwapEvaluator):
         self.operations = structure.operations
         self.tail = structure.tail
         self.reach = _reaches(structure)
-        self.border = max(self.reach)
+        # Beyond the grid there is nothing to feel a swap.
+        self.border = min(max(self.reach), max(self.shape) - 1)
 
     # -- the unedited grid ------------------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
 
     def _window_bytes(self) -> int:
         widths = [self.query.shape[1], *(_width(o, self.operations, self.query.shape[1]) for o in self.operations)]
-        cells = [(2 * r + 1) ** 2 for r in self.reach]
+        cells = [(2 * min(r, self.border) + 1) ** 2 for r in self.reach]
         return 4 * sum(w * c for w, c in zip(widths, cells, strict=True))
 
     def bytes_per_candidate(self) -> int:
@@ -155,8 +156,9 @@ class ConvolutionalEvaluator(SwapEvaluator):
         total = 0.0
         for operation, reach in zip(self.operations, self.reach[1:], strict=True):
             if isinstance(operation, Conv):
-                before = (2 * self.reach[operation.source] + 1) ** 2
-                total += operation.weight.numel() * (before if operation.reach else (2 * reach + 1) ** 2)
+                before = (2 * min(self.reach[operation.source], self.border) + 1) ** 2
+                after = (2 * min(reach, self.border) + 1) ** 2
+                total += operation.weight.numel() * (before if operation.reach else after)
         width = _width(self.operations[-1], self.operations, self.query.shape[1])
         return total + module_macs(self.tail, self.query.new_zeros(1, width))
 

@@ -59,10 +59,20 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     graph = fx.Graph()
     # A copy, because what follows is often an activation in place, and the vector is needed again.
     copies: dict[fx.Node, fx.Node] = {node: graph.call_function(torch.clone, (graph.placeholder("hidden"),))}
-    for other in nodes[nodes.index(node) + 1 :] + [n for n in nodes if n.op == "get_attr"]:
-        if other not in copies:
+    before = {entry, current, *_between(entry, current)}
+    for other in nodes:
+        if other not in copies and other not in before:
             copies[other] = graph.node_copy(other, copies.__getitem__)
     return FirstLayer(per_cell, bias, fx.GraphModule(tail, graph).eval())
+
+
+def _between(first: fx.Node, last: fx.Node) -> list[fx.Node]:
+    """Return the nodes of the chain from `first` to `last`."""
+    chain = []
+    while first is not last:
+        chain.append(first)
+        first = next(iter(first.users))
+    return chain
 
 
 class FlattenedEvaluator(SwapEvaluator):
@@ -94,12 +104,12 @@ class FlattenedEvaluator(SwapEvaluator):
         out: Tensor = self.layer.rest(self._moved(prepared, state, i, j))
         return out
 
-    def gradients(self, prepared: Prepared, target: int) -> tuple[Tensor, Tensor]:
+    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
         """Go back through the rest, then through the first layer, whose weights are read only once."""
         assert isinstance(prepared, FlattenedState)
-        back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target))
-        first, second = (back @ self.layer.weight.flatten(0, 1).T).chunk(2)
-        return first.view_as(prepared.cells), second.view_as(prepared.cells)
+        back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target, leads))
+        found = back @ self.layer.weight.flatten(0, 1).T
+        return [g.view_as(prepared.cells) for g in found.split(len(prepared.cells))]
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""
@@ -110,13 +120,24 @@ class FlattenedEvaluator(SwapEvaluator):
         """Return the multiply-adds of one candidate."""
         return module_macs(self.layer.rest, self.layer.bias[None]) + self.query.shape[1] * self.hidden
 
+    def fixed_bytes(self) -> int:
+        """Return the weights laid out per cell, and the table of contributions if it is kept."""
+        weights = self.layer.weight.numel() * self.layer.weight.element_size()
+        return weights + (self._table_bytes() if self._keeps_table() else 0)
+
+    def _table_bytes(self) -> int:
+        return self.shape.cells * len(self.donors) * self.hidden * self.donors.element_size()
+
+    def _keeps_table(self) -> bool:
+        return self._table_bytes() <= self.memory_bytes // 4
+
     def _moved(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Return the first layer's output after each swap, ``(m, hidden)``."""
         assert isinstance(prepared, FlattenedState)
         out = prepared.hidden[state]
         for cell, places in _groups(i):
             weight = self.layer.weight[cell]
-            if len(places) >= len(self.donors):
+            if 2 * len(places) >= len(self.donors):
                 # Many pairs at this cell: what every donor contributes, minus what stands there now.
                 gain = self._contributions(cell)
                 loss = prepared.cells[:, cell] @ weight
@@ -127,8 +148,7 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def _contributions(self, cell: int) -> Tensor:
         """Return what each donor contributes at a cell, ``(n*h*w, hidden)``, from the table if there is room for it."""
-        size = self.shape.cells * len(self.donors) * self.hidden * self.donors.element_size()
-        if size > self.memory_bytes // 2:
+        if not self._keeps_table():
             return self.donors @ self.layer.weight[cell]
         if self._table is None:
             self._table = torch.full(

@@ -51,12 +51,11 @@ class PooledEvaluator(SwapEvaluator):
         out: Tensor = self.tail(prepared.mean[state] + change)
         return out
 
-    def gradients(self, prepared: Prepared, target: int) -> tuple[Tensor, Tensor]:
+    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
         """Return the gradients; all cells have the same, that of the mean divided by their number."""
         assert isinstance(prepared, PooledState)
-        first, second = self._backward(self.tail, prepared.mean, target)
-        cells = self.shape.cells
-        return first[:, None].expand(-1, cells, -1) / cells, second[:, None].expand(-1, cells, -1) / cells
+        found = self._backward(self.tail, prepared.mean, target, leads)
+        return [g[:, None].expand(-1, self.shape.cells, -1) / self.shape.cells for g in found]
 
     def bytes_per_candidate(self) -> int:
         """Return what the tail needs for one more vector, and the vectors themselves."""

@@ -106,7 +106,7 @@ def understand(head: nn.Module, grid: GridShape) -> Structure | None:
         return None
     try:
         return _Reader(traced, grid).read()
-    except _NotUnderstoodError:
+    except (_NotUnderstoodError, KeyError):  # a KeyError: the tail reads something that was left behind
         return None
 
 
@@ -124,12 +124,12 @@ class _Reader:
         if not inputs or len(inputs[0].users) == 0 or any(n.users for n in inputs[1:]):
             raise _NotUnderstoodError
         self.value[inputs[0]] = 0
-        for position, node in enumerate(nodes):
+        for node in nodes:
             if node.op in ("placeholder", "get_attr") or not self._reads_grid(node):
                 continue
             collapse = self._collapse(node)
             if collapse is not None:
-                return self._finish(nodes[position + 1 :], node, collapse)
+                return self._finish(node, collapse)
             self._operation(node)
         raise _NotUnderstoodError
 
@@ -224,19 +224,17 @@ class _Reader:
                 return "mean_keep" if keep else "mean"
         return None
 
-    def _finish(self, rest: list[fx.Node], exit_node: fx.Node, collapse: str) -> Structure:
-        if any(n in self.value for node in rest for n in node.all_input_nodes):
-            raise _NotUnderstoodError
-        if collapse == "flatten" and self.operations:
+    def _finish(self, exit_node: fx.Node, collapse: str) -> Structure:
+        if self._only_source(exit_node) != len(self.operations) or (collapse == "flatten" and self.operations):
             raise _NotUnderstoodError
         graph = fx.Graph()
         vector = graph.placeholder("vector")
         # A copy, because what follows may work in place, and the vector is needed again.
         start = graph.call_function(_unpool if collapse == "mean_keep" else torch.clone, (vector,))
         copies = {exit_node: start}
-        constants = [n for n in self.traced.graph.nodes if n.op == "get_attr" and n not in rest]
-        for node in constants + rest:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+        for node in self.traced.graph.nodes:  # in order; what reads the grid stays behind
+            if node.op != "placeholder" and node not in copies and node not in self.value:
+                copies[node] = graph.node_copy(node, copies.__getitem__)
         tail = fx.GraphModule(self.traced, graph).eval()
         how: Literal["mean", "flatten"] = "flatten" if collapse == "flatten" else "mean"
         return Structure(tuple(self.operations), how, tail)

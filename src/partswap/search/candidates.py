@@ -40,25 +40,35 @@ class Candidates:
     ----------
     shape : tuple of int
         ``(h*w, n*h*w)``.
+    filtered : Tensor or None
+        Mask of the pairs the prefilter lets through; None lets all through.
     allowed : Tensor or None
-        Mask of the pairs a prefilter or a hard constraint lets through; None lets all through.
+        Mask of the pairs a hard constraint lets through; None lets all through.
+    device : torch.device
+        Where masks are made.
     """
 
-    def __init__(self, shape: tuple[int, int], allowed: Tensor | None, device: torch.device) -> None:
+    def __init__(
+        self, shape: tuple[int, int], filtered: Tensor | None, allowed: Tensor | None, device: torch.device
+    ) -> None:
         self.shape = shape
+        self.filtered = filtered
         self.allowed = allowed
         self.device = device
 
     def open(self, edits: tuple[tuple[int, int], ...]) -> Tensor:
         """Return the mask of pairs that use neither a query cell nor a distractor cell of `edits`.
 
-        When what the filter let through has run out, what it had filtered out comes back.
+        When what the prefilter let through has run out, what it had filtered out comes back; a hard constraint holds
+        to the end.
         """
         free = torch.ones(self.shape, dtype=torch.bool, device=self.device)
         for i, j in edits:
             free[i, :] = False
             free[:, j] = False
-        if self.allowed is None:
+        if self.allowed is not None:
+            free &= self.allowed
+        if self.filtered is None:
             return free
-        kept = free & self.allowed
+        kept = free & self.filtered
         return kept if bool(kept.any()) else free

@@ -11,11 +11,13 @@ looks at the swaps that could follow, ranks them, and keeps the best. `objective
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -86,7 +88,7 @@ def find_counterfactual(
     keep : float, optional
         The paper's prefilter: the fraction of all pairs, by cosine, that is considered. None or 1.0: all.
     screen : int, "auto" or None
-        How many candidates are evaluated exactly per edit, best first-order estimate first. None: all.
+        How many candidates are evaluated exactly per list of edits, best first-order estimate first. None: all.
     beam : int
         How many lists of edits are followed at once; 1 is greedy.
     max_edits : int, optional
@@ -94,12 +96,13 @@ def find_counterfactual(
     memory_mb : float
         Memory the evaluation of candidates may use.
     allowed : Tensor, optional
-        Mask ``(h*w, n*h*w)`` of pairs that may be swapped: a hard constraint (see `candidates.same_label`).
+        Mask ``(h*w, n*h*w)`` of pairs that may be swapped: a hard constraint (see `candidates.same_label`). When they
+        run out, the search ends.
 
     Returns
     -------
     Counterfactual
-        With ``flipped = False`` if `max_edits` was reached first.
+        With ``flipped = False`` if `max_edits` was reached, or candidates ran out, first.
 
     Examples
     --------
@@ -115,21 +118,26 @@ def find_counterfactual(
     query, distractors = _check_grids(query, distractors)
     shape = GridShape(int(query.shape[1]), int(query.shape[2]))
     pairs = (shape.cells, shape.cells * len(distractors))
+    lam, tau, memory_mb = float(lam), float(tau), float(memory_mb)
     _check_settings(lam, tau, objective, keep, screen, beam, max_edits, memory_mb)
-    likeness, mask = _semantics(query_aux, distractor_aux, shape, len(distractors), lam, tau, keep)
+    likeness, filtered = _semantics(query_aux, distractor_aux, shape, len(distractors), lam, tau, keep, query.device)
     if allowed is not None:
         if tuple(allowed.shape) != pairs:
             raise ShapeError(f"allowed has shape {tuple(allowed.shape)}.", f"Pass a mask of shape {pairs}.")
-        mask = allowed.bool() if mask is None else mask & allowed.bool()
+        allowed = allowed.to(query.device).bool()
     limit = shape.cells if max_edits is None else min(max_edits, shape.cells)
 
-    with torch.no_grad():
+    # Gradients are needed for screening, so a caller's inference mode is left for the time being.
+    with torch.inference_mode(False), torch.no_grad():
+        if query.is_inference() or distractors.is_inference():
+            query, distractors = query.clone(), distractors.clone()
         plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
         evaluator = plan.evaluator(query, distractors, int(memory_mb * 2**20))
         prepared = evaluator.prepare(evaluator.query[None])
+        target = class_index(target, prepared.logits.shape[1])
         before = _first_step(prepared.logits[0], target)
         search = _Search(evaluator, target, likeness, lam, objective, screen, beam)
-        best, flipped = search.run(prepared, Candidates(pairs, mask, query.device), limit)
+        best, flipped = search.run(prepared, Candidates(pairs, filtered, allowed, query.device), limit)
 
     return Counterfactual(
         query_class=before.predicted,
@@ -182,7 +190,7 @@ def find_counterfactuals(
     shape = GridShape(int(queries.shape[2]), int(queries.shape[3]))
     plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
     donors = _per_query(distractors, count)
-    aims = [targets] * count if isinstance(targets, int) else list(targets)
+    aims: list[Any] = list(targets) if np.ndim(targets) else [targets] * count  # type: ignore[arg-type]
     mine: list[Tensor | None] = [None] * count if query_aux is None else list(query_aux)
     theirs: list[Tensor | None] = [None] * count
     if distractor_aux is not None:
@@ -232,6 +240,8 @@ class _Search:
         paths = [_Path((), 0.0, ())]
         for _ in range(limit):
             state, i, j, likeness = self._proposals(prepared, paths, candidates)
+            if len(i) == 0:
+                break
             scores, flips = self.evaluator.evaluate(prepared, state, i, j, self.target, flips=self.objective == "set")
             self.evaluations += len(i)
             ranks = scores + self.lam * likeness
@@ -253,7 +263,9 @@ class _Search:
         self, prepared: Prepared, paths: list[_Path], candidates: Candidates
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the candidates worth evaluating and the semantic part of their rank, in flat order per path."""
-        gradients = self.evaluator.gradients(prepared, self.target) if self.screen is not None else None
+        gradients = None
+        if self.screen is not None:
+            gradients = self.evaluator.gradients(prepared, self.target, leads=self.objective == "set")
         leads = lead(prepared.logits, self.target)
         states, rows, cols, likes = [], [], [], []
         for number, path in enumerate(paths):
@@ -295,7 +307,8 @@ class _Search:
             return order[:count]
         seen: set[frozenset[tuple[int, int]]] = set()
         kept: list[int] = []
-        for k in order.tolist():
+        # The first few are nearly always enough; the whole order can have millions.
+        for k in (k for part in order.split(1024) for k in part.tolist()):
             key = frozenset((*paths[int(state[k])].edits, (int(i[k]), int(j[k]))))
             if key not in seen:
                 seen.add(key)
@@ -338,10 +351,18 @@ def _check_grids(query: Tensor, distractors: Tensor) -> tuple[Tensor, Tensor]:
     return query, distractors
 
 
-def _first_step(logits: Tensor, target: int) -> Step:
-    classes = len(logits)
-    if isinstance(target, bool) or not isinstance(target, int) or not 0 <= target < classes:
+def class_index(target: Any, classes: int) -> int:
+    """Return a class index as a plain integer; anything out of range is an error."""
+    try:
+        index = -1 if isinstance(target, bool) else operator.index(target)
+    except TypeError:
+        index = -1
+    if not 0 <= index < classes:
         raise ClassIndexError(f"target {target!r} is not a class.", f"Use a number from 0 to {classes - 1}.")
+    return index
+
+
+def _first_step(logits: Tensor, target: int) -> Step:
     predicted = int(logits.argmax())
     if predicted == target:
         raise ClassIndexError(
@@ -367,17 +388,25 @@ def _check_settings(
         (objective in ("paper", "set"), f"objective is {objective!r}.", "Use 'set' or 'paper'."),
         (keep is None or 0 < keep <= 1, f"keep is {keep}.", "Use a fraction above 0 and at most 1, or None."),
         (
-            screen in (None, "auto") or (isinstance(screen, int) and screen >= 1),
+            screen in (None, "auto") or (_is_count(screen) and int(screen) >= 1),
             f"screen is {screen!r}.",
             "Use 'auto', a number of candidates, or None for all.",
         ),
-        (isinstance(beam, int) and beam >= 1, f"beam is {beam!r}.", "Use 1 (greedy) or more."),
-        (max_edits is None or max_edits >= 1, f"max_edits is {max_edits}.", "Use 1 or more, or None."),
-        (memory_mb > 0, f"memory_mb is {memory_mb}.", "Use a number of megabytes above 0."),
+        (_is_count(beam) and beam >= 1, f"beam is {beam!r}.", "Use 1 (greedy) or more."),
+        (
+            max_edits is None or (_is_count(max_edits) and max_edits >= 1),
+            f"max_edits is {max_edits}.",
+            "Use 1 or more, or None.",
+        ),
+        (0 < memory_mb < float("inf"), f"memory_mb is {memory_mb}.", "Use a number of megabytes above 0."),
     ]
     for fine, problem, fix in rules:
         if not fine:
             raise SettingError(problem, fix)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _semantics(
@@ -388,6 +417,7 @@ def _semantics(
     lam: float,
     tau: float,
     keep: float | None,
+    device: torch.device,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return ``log L_s`` and the prefilter's mask, None where there is none."""
     if (query_aux is None) != (distractor_aux is None):
@@ -405,6 +435,7 @@ def _semantics(
             f"{tuple(query_aux.shape)}.",
             "Compute both with the same auxiliary, one grid per distractor.",
         )
+    query_aux, distractor_aux = query_aux.to(device), distractor_aux.to(device)
     cosine = cosines(resize_grid(query_aux[None], shape)[0], resize_grid(distractor_aux, shape))
     mask = prefilter(cosine, keep) if filtered and keep is not None else None
     return (log_likeness(cosine, tau) if lam > 0 else None), mask

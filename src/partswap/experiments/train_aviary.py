@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from partswap.data.aviary import Aviary
+from partswap.errors import SettingError
 from partswap.models.shipped import STANDARDISE, build, normalise
 from partswap.models.small import SmallResNet, SmallVGG
 
@@ -51,11 +52,13 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
         holds the same part (labels serve for this number only).
     """
     torch.manual_seed(seed)
+    model = build(which)
+    if per_class < 10 or (epochs is not None and epochs < 1):
+        raise SettingError(f"per_class={per_class}, epochs={epochs}.", "Use at least 10 images and 1 epoch.")
     classifier = which != "auxiliary"
     data = Aviary("train" if classifier else "unlabelled", per_class=per_class if classifier else per_class * 3 // 5)
     console.print(f"drawing {len(data):,} birds ...")
     pixels = data.pixels(workers=os.cpu_count() or 1)
-    model = build(which)
     if isinstance(model, SmallVGG | SmallResNet):
         labels = np.array([data.label(i) for i in range(len(data))])
         _fit_classifier(model, pixels, labels, epochs or (18 if which == "vgg" else 12), seed)
