@@ -43,9 +43,9 @@ def test_json_round_trips_exactly(cf):
 
 def test_files_round_trip_and_leave_nothing_half_written(tmp_path, problem):
     cf = find_counterfactual(**problem)
-    path = cf.save(tmp_path / "why.json")
+    path = cf.save(tmp_path / "new" / "why.json")
     assert Counterfactual.load(path) == cf
-    assert [p.name for p in tmp_path.iterdir()] == ["why.json"]
+    assert [p.name for p in path.parent.iterdir()] == ["why.json"]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.95])
@@ -65,6 +65,10 @@ def test_a_half_written_file_is_a_clear_error(tmp_path, problem, share):
         ({"edits": [{"query_cell": 1}]}, "damaged"),
         ({"edits": [{"query_cell": 900, "distractor_cell": 0, "distractor_image": 0}], "trace": []}, "damaged"),
         ({"surprise": 1}, "damaged"),
+        ({"grid": [0, 7]}, "damaged"),
+        ({"before": {"probability": "x", "predicted": 1}}, "damaged"),
+        ({"source": None}, "damaged"),
+        ({"query_class": 0.5}, "damaged"),
     ],
 )
 def test_a_foreign_file_is_a_clear_error(tmp_path, problem, change, message):
@@ -80,6 +84,8 @@ def test_a_list_is_not_a_counterfactual_and_a_missing_file_is_named(tmp_path):
         Counterfactual.load(tmp_path / "a.json")
     with pytest.raises(FileFormatError, match=r"no file .*b.json"):
         Counterfactual.load(tmp_path / "b.json")
+    with pytest.raises(FileFormatError, match="directory"):
+        Counterfactual.load(tmp_path)
 
 
 def test_edits_that_do_not_fit_the_grid_are_refused():

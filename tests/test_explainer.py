@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from partswap import Explainer, Preprocess, aviary
+from partswap import METHODS, Auxiliary, Explainer, Preprocess, aviary
 from partswap.errors import (
     ClassIndexError,
     ImageError,
@@ -68,10 +68,35 @@ def test_many_queries_equal_one_by_one(explainer, birds):
 
 def test_it_verifies_on_images(explainer, birds):
     query, donors = birds
-    cf = explainer.explain(query, donors, target=5, keep_misclassified=True)
+    cf = explainer.explain(query, [aviary.draw(30, 0).image, *donors], target=5)
     x, _ = explainer.preprocess(query)
-    y = torch.stack([explainer.preprocess(d)[0] for d in donors])
-    assert cf.verify(explainer.split, x, y)
+    y = torch.stack([explainer.preprocess(d)[0] for d in [aviary.draw(30, 0).image, *donors]])
+    assert cf.verify(explainer.split, x, y[cf.source["distractor_indices"]])
+
+
+def test_an_auxiliary_in_training_mode_is_used_in_eval_mode_and_left_alone(birds):
+    trunk = shipped.load("auxiliary").train()
+    state = {k: v.clone() for k, v in trunk.state_dict().items()}
+    auxiliary = Auxiliary("mine", trunk, Preprocess(160, 200))
+    canvases = [birds[0], *birds[1]]
+    torch.testing.assert_close(auxiliary.grids(canvases)[:1], auxiliary.grids(canvases[:1]), rtol=1e-4, atol=1e-4)
+    assert trunk.training
+    assert all(torch.equal(v, state[k]) for k, v in trunk.state_dict().items())
+    assert auxiliary.grids(canvases).shape[2:] == (10, 10)  # the whole canvas, resized and not cropped
+    with pytest.raises(ShapeError, match="returned a list"):
+        Auxiliary("list", Listed(), Preprocess(160)).grids(canvases)
+
+
+class Listed(nn.Module):
+    def forward(self, x):
+        return [x]
+
+
+def test_the_auxiliary_brings_its_temperature():
+    auxiliary = Auxiliary("mine", shipped.load("auxiliary"), shipped.PREPROCESS, tau=0.05)
+    options = {"preprocess": shipped.PREPROCESS, "auxiliary": auxiliary}
+    assert Explainer(shipped.load("vgg"), **options, method="paper").method.tau == 0.05
+    assert Explainer(shipped.load("vgg"), **options, method=METHODS.get("paper")(tau=0.2)).method.tau == 0.2
 
 
 def test_a_module_can_be_the_auxiliary_and_none_leaves_the_term_out(birds):
@@ -87,7 +112,8 @@ def test_misclassified_distractors_are_left_out(explainer, birds):
     query, donors = birds
     stranger = aviary.draw(30, 0).image
     cf = explainer.explain(query, [stranger, *donors], target=5)
-    assert cf.distractors <= len(donors)
+    assert 0 not in cf.source["distractor_indices"]
+    assert cf.distractors == len(cf.source["distractor_indices"])
     with pytest.raises(NoDistractorsError, match="none of the 1 distractors is predicted as the target Spectacled"):
         explainer.explain(query, [stranger], target=5)
 
@@ -101,7 +127,7 @@ def test_misclassified_distractors_are_left_out(explainer, birds):
 )
 def test_a_wrong_target_is_named(explainer, birds, target, error, message):
     with pytest.raises(error, match=message):
-        explainer.explain(*birds, target=target, keep_misclassified=True)
+        explainer.explain(*birds, target=target)
 
 
 def test_bad_images_are_named(explainer, birds, tmp_path):
@@ -122,6 +148,12 @@ def test_bad_images_are_named(explainer, birds, tmp_path):
         explainer.explain(torch.full((3, 224, 224), float("nan")), donors, 5)
     with pytest.raises(ImageError, match="float64"):
         explainer.explain(np.zeros((224, 224, 3)), donors, 5)
+    with pytest.raises(ImageError, match="not an image"):
+        explainer.explain(np.zeros((3, 224, 224), np.uint8), donors, 5)
+    with pytest.raises(ShapeError, match="uint8"):
+        explainer.explain(torch.zeros(3, 224, 224, dtype=torch.uint8), donors, 5)
+    with pytest.raises(ShapeError, match="Pass a list of images"):
+        explainer.explain(query, donors[0], 5)
     with pytest.raises(NoDistractorsError):
         explainer.explain(query, [], 5)
 

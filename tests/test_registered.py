@@ -48,10 +48,9 @@ def test_a_metric_scores_what_it_can_and_leaves_out_what_it_cannot(name, problem
     assert total.count == 2 * len(scores)
     assert (total.single is None) == (not metric.per_edit)
     assert metric.compute([]).all is None
-    bare = replace(facts[0], shows=None, object=None)
-    nothing = Evidence(bare, [bare] * 4, None)
-    unknown = metric.scores(found, nothing)
-    assert unknown is None or len(unknown) == len(scores)
+    bare = replace(facts[0], keypoints=None, shows=None, object=None)
+    unknown = metric.scores(found, Evidence(bare, [bare] * 4, None))
+    assert (unknown is None) == metric.per_edit  # what needs annotations says nothing without them
 
 
 @pytest.mark.parametrize("name", DATASETS.names())
@@ -63,8 +62,8 @@ def test_a_data_set_keeps_the_contract(name):
     assert sample.image.mode == "RGB"
     assert sample.label == data.label(3)
     assert 0 <= sample.label < len(data.classes)
-    assert set(sample.keypoints) <= set(data.parts)
-    for points in sample.keypoints.values():
+    assert set(sample.keypoints or ()) <= set(data.parts)
+    for points in (sample.keypoints or {}).values():
         assert all(0 <= x < width and 0 <= y < height for x, y in points)
     assert sample.mask is None or sample.mask.shape == (height, width)
     assert np.array_equal(np.asarray(data[3].image), np.asarray(sample.image))

@@ -24,7 +24,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     contact_sheet(7).resize((1120, 700), Image.Resampling.LANCZOS).save(OUT / "aviary.jpg", quality=82)
     with tempfile.TemporaryDirectory() as folder:
-        result = run_demo(Path(folder))
+        result = run_demo()
         cards = []
         for species in SHOWN:
             cards.append("<section>")

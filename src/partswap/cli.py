@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from partswap._version import __version__
-from partswap.errors import PartswapError
+from partswap.errors import PartswapError, SettingError
 
 app = typer.Typer(
     name="partswap",
@@ -29,8 +30,20 @@ def main() -> None:
     try:
         app()
     except PartswapError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        _complain(str(error))
         sys.exit(1)
+    except OSError as error:
+        _complain(f"{error.filename or ''}: {error.strerror or error}. Check the path, and that there is room.")
+        sys.exit(1)
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True).print(Text("error: ", "bold red").append(message, "not bold default"), soft_wrap=True)
+
+
+def _say(message: str) -> None:
+    """Print plain text as it is: paths and class names may look like markup."""
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def _version(show: bool) -> None:
@@ -57,21 +70,27 @@ def demo(
     seed: Annotated[int, typer.Option(help="Which birds.")] = 0,
 ) -> None:
     """Explain some birds with several methods, print a table, write a report to look at."""
-    from partswap.experiments.demo import run_demo
+    from partswap.apps.report import write_report
+    from partswap.experiments.demo import COLUMNS, results_table, run_demo
 
-    result = run_demo(out, model=model, queries=queries, distractors=distractors, seed=seed, console=console)
-    console.print(f"report: {result.report}", soft_wrap=True)
+    result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, console=console)
+    console.print(results_table(result.scores, title=result.title))
+    report = write_report(out / "report.html", title="partswap on the aviary", scores=result.scores, columns=COLUMNS,
+                          examples=result.examples(), note=result.note)  # fmt: skip
+    _say(f"report: {report}")
 
 
 @app.command()
 def layers(
-    model: Annotated[str, typer.Argument(help="Name of a torchvision or timm model.")],
+    model: Annotated[str, typer.Argument(help="Name of a torchvision or timm model, or aviary:vgg, aviary:resnet.")],
 ) -> None:
     """List where a model can be cut, with the grid each place gives."""
     from partswap.layers import layers_table
+    from partswap.models import shipped
     from partswap.models.zoo import load_model
 
-    console.print(layers_table(load_model(model)))
+    known = model.startswith("aviary:")
+    console.print(layers_table(shipped.load(model.removeprefix("aviary:")) if known else load_model(model)))
 
 
 @app.command()
@@ -93,6 +112,8 @@ def explain(
     """Explain one image."""
     from partswap.experiments.one import explain_files
 
+    if weights is None and not model.startswith("aviary:"):
+        raise SettingError(f"{model} has no weights.", "Pass --weights PATH, or --weights default for official ones.")
     cf = explain_files(
         query,
         distractors,
@@ -104,12 +125,12 @@ def explain(
         target=target,
         keep_misclassified=keep_misclassified,
     )
-    console.print(str(cf), highlight=False)
+    _say(str(cf))
     if save:
-        console.print(f"saved {cf.save(save)}", soft_wrap=True)
+        _say(f"saved {cf.save(save)}")
     if plot:
         cf.plot(plot)
-        console.print(f"drew {plot}", soft_wrap=True)
+        _say(f"drew {plot}")
 
 
 @app.command()
@@ -117,7 +138,7 @@ def show(path: Annotated[Path, typer.Argument(help="A counterfactual that was sa
     """Print a saved counterfactual."""
     from partswap.counterfactual import Counterfactual
 
-    console.print(str(Counterfactual.load(path)), highlight=False)
+    _say(str(Counterfactual.load(path)))
 
 
 @aviary_app.command("sheet")
@@ -130,7 +151,7 @@ def aviary_sheet(
     from partswap.aviary.sheet import contact_sheet
 
     contact_sheet(seed, keypoints=keypoints).save(out)
-    console.print(f"drew {out}", soft_wrap=True)
+    _say(f"drew {out}")
 
 
 @aviary_app.command("save")
@@ -147,7 +168,7 @@ def aviary_save(
         folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
         folder.mkdir(parents=True, exist_ok=True)
         data.bird(index).image.save(folder / f"{index // len(data.classes):04d}.png")
-    console.print(f"{len(data)} birds in {out}", soft_wrap=True)
+    _say(f"{len(data)} birds in {out}")
 
 
 @aviary_app.command("train")

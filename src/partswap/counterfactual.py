@@ -7,7 +7,6 @@ pictures can ride along (`with_images`) but are never saved.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -159,6 +158,8 @@ class Counterfactual:
                 f"{len(self.edits)} edits but {len(self.trace)} steps in the trace.",
                 "Give one step per edit.",
             )
+        if self.grid.cells < 1 or self.distractors < 1:
+            raise SettingError(f"{self.grid} grid, {self.distractors} distractors.", "Both must be at least 1.")
         for edit in self.edits:
             ok = 0 <= edit.query_cell < self.grid.cells
             ok &= 0 <= edit.distractor_cell < self.grid.cells * self.distractors
@@ -292,6 +293,7 @@ class Counterfactual:
             )
         fields = {k: v for k, v in data.items() if k not in ("schema", "version")}
         try:
+            _check_types(fields)
             return cls(
                 **{
                     **fields,
@@ -301,7 +303,7 @@ class Counterfactual:
                     "trace": tuple(Step(**s) for s in fields["trace"]),
                 }
             )
-        except (KeyError, TypeError, SettingError) as error:
+        except (KeyError, TypeError, AttributeError, SettingError) as error:
             raise FileFormatError(
                 f"{where} is damaged ({error}).",
                 "Make it again; a counterfactual file has all fields or none.",
@@ -310,6 +312,7 @@ class Counterfactual:
     def save(self, path: str | Path) -> Path:
         """Write JSON; the file is complete or not there at all."""
         path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         part = path.with_name(path.name + ".part")
         part.write_text(text + "\n", encoding="utf-8")
@@ -322,8 +325,8 @@ class Counterfactual:
         path = Path(path)
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise FileFormatError(f"there is no file {path}.", "Check the path.") from error
+        except OSError as error:
+            raise FileFormatError(f"there is no file {path} ({error.strerror}).", "Check the path.") from error
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise FileFormatError(
                 f"{path} is not complete JSON ({error}).", "It was cut off or is not JSON; make it again."
@@ -331,9 +334,18 @@ class Counterfactual:
         return cls.from_dict(data, where=str(path))
 
 
-def step(logits: Tensor, target: int, objective: float | None = None) -> Step:
-    """Return the `Step` that logits ``(classes,)`` stand for."""
-    probability = float(logits.float().softmax(0)[target])
-    if objective is not None and not math.isfinite(objective):
-        raise SettingError(f"the objective is {objective}.", "Check lam and tau: they must keep it finite.")
-    return Step(probability, int(logits.argmax()), objective)
+def _check_types(fields: dict[str, Any]) -> None:
+    """Raise TypeError for a value of the wrong type; missing and unknown fields are found by the constructor."""
+    numbers: list[tuple[str, Any, type | tuple[type, ...]]] = [
+        (name, fields.get(name, 0), int) for name in ("query_class", "target", "distractors", "evaluations")
+    ]
+    numbers += [("grid", side, int) for side in fields["grid"]]
+    numbers += [(f"edits.{k}", v, int) for edit in fields["edits"] for k, v in edit.items()]
+    for moment in (fields["before"], *fields["trace"]):
+        numbers += [("probability", moment["probability"], (int, float)), ("predicted", moment["predicted"], int)]
+    for name, value, kind in numbers:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}")
+    for name in ("settings", "source"):
+        if not isinstance(fields.get(name, {}), dict):
+            raise TypeError(f"{name} is not an object")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from os import PathLike
 from typing import Any
 
 import torch
@@ -11,12 +12,13 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
-from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
+from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError, suggest
 from partswap.heads import HeadPlan
 from partswap.images import ImageLike, Preprocess
 from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
 from partswap.models.preprocessing import preprocess_for
 from partswap.search import METHODS, Method
+from partswap.search.find import class_index
 from partswap.splitting import split
 
 
@@ -66,6 +68,8 @@ class Encoded:
 class Explainer:
     """Explains a classifier by counterfactual.
 
+    It looks at the model once; if the model is trained on, or moved, make another.
+
     Parameters
     ----------
     model : torch.nn.Module
@@ -109,9 +113,10 @@ class Explainer:
         generator = torch.Generator().manual_seed(0)
         probe = torch.randn(2, 3, self.preprocess.size, self.preprocess.size, generator=generator).to(device)
         self.split = split(model, layer, probe=probe)
+        self.model_name = type(model).__name__
         self.device = device
         self.auxiliary = self._auxiliary(auxiliary)
-        self.method = METHODS.get(method)() if isinstance(method, str) else method
+        self.method = self._method(method)
         self.class_names = list(class_names) if class_names is not None else None
         self.batch_size = batch_size
         self._plan: HeadPlan | None = None
@@ -151,10 +156,11 @@ class Explainer:
         encoded = query if isinstance(query, Encoded) else self.encode([query])
         if len(encoded) != 1:
             raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
-        donors = distractors if isinstance(distractors, Encoded) else self.encode(list(distractors))
+        donors = distractors if isinstance(distractors, Encoded) else self.encode(distractors)
         aim = self._target(encoded.logits[0], target)
+        right = list(range(len(donors)))
         if not keep_misclassified:
-            right = [k for k in range(len(donors)) if int(donors.logits[k].argmax()) == aim]
+            right = [k for k in right if int(donors.logits[k].argmax()) == aim]
             if not right:
                 raise NoDistractorsError(
                     f"none of the {len(donors)} distractors is predicted as the target {self._name(aim)}.",
@@ -171,7 +177,7 @@ class Explainer:
         )
         return replace(
             found.with_images(encoded.pictures[0], donors.pictures),
-            source=self._source(found, encoded, donors),
+            source=self._source(found, encoded, donors, right),
         )
 
     def explain_many(
@@ -183,8 +189,8 @@ class Explainer:
         keep_misclassified: bool = False,
     ) -> list[Counterfactual]:
         """Explain several images with the same distractors, whose features are computed once."""
-        encoded = queries if isinstance(queries, Encoded) else self.encode(list(queries))
-        donors = distractors if isinstance(distractors, Encoded) else self.encode(list(distractors))
+        encoded = queries if isinstance(queries, Encoded) else self.encode(queries)
+        donors = distractors if isinstance(distractors, Encoded) else self.encode(distractors)
         return [
             self.explain(encoded.select([k]), donors, target, keep_misclassified=keep_misclassified)
             for k in range(len(encoded))
@@ -192,6 +198,8 @@ class Explainer:
 
     def encode(self, images: Sequence[ImageLike] | Tensor) -> Encoded:
         """Compute the features and auxiliary features of images, in batches."""
+        if isinstance(images, str | PathLike | Image):
+            raise ShapeError("one image was passed where several are expected.", "Pass a list of images.")
         if len(images) == 0:
             raise NoDistractorsError("there are no images.", "Pass at least one.")
         inputs, pictures = zip(*(self.preprocess(image) for image in images), strict=True)
@@ -233,6 +241,15 @@ class Explainer:
             self._plan = HeadPlan(self.split.head.bind(), self.split.grid)
         return self._plan
 
+    def _method(self, method: str | Method) -> Method:
+        """Return the method; one given by name uses the temperature that suits the auxiliary."""
+        if not isinstance(method, str):
+            return method
+        made = METHODS.get(method)()
+        if self.auxiliary is not None and any(f.name == "tau" for f in fields(made)):
+            return replace(made, tau=self.auxiliary.tau)  # type: ignore[call-arg]
+        return made
+
     def _target(self, logits: Tensor, target: int | str | None) -> int:
         if target is None:
             return int(logits.topk(2).indices[1])
@@ -240,21 +257,21 @@ class Explainer:
             if self.class_names is None:
                 raise SettingError(f"target is {target!r} but there are no class names.", "Pass class_names.")
             if target not in self.class_names:
-                from partswap.errors import suggest
-
                 raise ClassIndexError(f"there is no class {target!r}.", suggest(target, self.class_names))
             return self.class_names.index(target)
-        return target
+        return class_index(target, self.split.classes)
 
     def _name(self, index: int) -> str:
         return self.class_names[index] if self.class_names else f"class {index}"
 
-    def _source(self, found: Counterfactual, query: Encoded, donors: Encoded) -> dict[str, Any]:
+    def _source(self, found: Counterfactual, query: Encoded, donors: Encoded, kept: list[int]) -> dict[str, Any]:
         named = {found.query_class, found.target, *(step.predicted for step in found.trace)}
         return {
             **found.source,
             "query": query.names[0],
             "distractors": donors.names,
+            "distractor_indices": kept,  # among those that were passed; others were misclassified
+            "model": self.model_name,
             "layer": self.split.layer,
             "auxiliary": self.auxiliary.name if self.auxiliary else None,
             "class_names": {str(k): self.class_names[k] for k in sorted(named)} if self.class_names else {},

@@ -20,7 +20,7 @@ def read_image(source: str | Path | Image.Image | np.ndarray) -> Image.Image:
     if isinstance(source, Image.Image):
         return source.convert("RGB")
     if isinstance(source, np.ndarray):
-        if source.dtype != np.uint8 or source.ndim not in (2, 3):
+        if source.dtype != np.uint8 or not (source.ndim == 2 or (source.ndim == 3 and source.shape[2] in (3, 4))):
             raise ImageError(
                 f"an array of shape {source.shape} and type {source.dtype} is not an image.",
                 "Pass (height, width, 3) uint8, or a float tensor that is already preprocessed.",
@@ -32,7 +32,7 @@ def read_image(source: str | Path | Image.Image | np.ndarray) -> Image.Image:
             return image.convert("RGB")
     except FileNotFoundError as error:
         raise ImageError(f"there is no image {path}.", "Check the path.") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ImageError(f"{path} cannot be read as an image ({error}).", "Replace or remove the file.") from error
 
 
@@ -59,10 +59,9 @@ class Preprocess:
         """Return the part of the image the model sees, ``size x size``: the grid lies on this."""
         short = self.resize or self.size
         width, height = image.size
-        if (width, height) != (self.size, self.size):
-            scale = short / min(width, height)
-            width, height = max(round(width * scale), self.size), max(round(height * scale), self.size)
-            image = image.resize((width, height), Image.Resampling.BILINEAR)
+        scale = short / min(width, height)
+        width, height = max(round(width * scale), self.size), max(round(height * scale), self.size)
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
         left, top = (width - self.size) // 2, (height - self.size) // 2
         return image.crop((left, top, left + self.size, top + self.size))
 
@@ -80,10 +79,10 @@ class Preprocess:
     def __call__(self, source: ImageLike) -> tuple[Tensor, Image.Image]:
         """Return the model's input ``(3, size, size)`` and the picture of it."""
         if isinstance(source, Tensor):
-            if source.ndim != 3 or source.shape[0] != 3:
+            if source.ndim != 3 or source.shape[0] != 3 or not source.is_floating_point():
                 raise ShapeError(
-                    f"an image tensor has shape {tuple(source.shape)}.",
-                    "Pass (3, height, width), standardised.",
+                    f"an image tensor has shape {tuple(source.shape)} and type {source.dtype}.",
+                    "Pass (3, height, width) floats, standardised; or an image, and it is done for you.",
                 )
             if not bool(torch.isfinite(source).all()):
                 raise ImageError("an image tensor holds NaN or infinite values.", "Check how it was standardised.")

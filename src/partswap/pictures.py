@@ -83,7 +83,7 @@ def _figure(cf: Counterfactual, distractor: int | None) -> str:
         marks = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
         image = cf.pictures.query if cf.pictures else None
     else:
-        caption = f"distractor {distractor + 1}, {cf.class_name(cf.target)}"
+        caption = f"distractor {distractor}, {cf.class_name(cf.target)}"
         marks = [
             (n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == distractor
         ]

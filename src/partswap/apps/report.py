@@ -4,34 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from partswap._version import __version__
-from partswap.counterfactual import Counterfactual
+from partswap.experiments.demo import Example
 from partswap.metrics import METRICS, Score
 from partswap.pictures import CSS, counterfactual_html
 from partswap.search import METHODS
-
-
-@dataclass(frozen=True)
-class Example:
-    """One query, explained by several methods.
-
-    Attributes
-    ----------
-    title : str
-        What is explained.
-    truth : sequence of str
-        Parts in which the two classes truly differ, if known.
-    found : Mapping[str, Counterfactual]
-        By method's title.
-    """
-
-    title: str
-    truth: Sequence[str]
-    found: Mapping[str, Counterfactual]
-
 
 PAGE_CSS = """
 :root { color-scheme: light; }
@@ -91,6 +70,7 @@ def write_report(
         f"<title>{html.escape(title)}</title><style>{PAGE_CSS}{CSS}</style></head>"
         f"<body><main>{''.join(body)}</main></body></html>\n"
     )
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
     return path
 

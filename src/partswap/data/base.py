@@ -25,8 +25,8 @@ class Sample:
         RGB.
     label : int
         The class.
-    keypoints : Mapping[str, Sequence[tuple[float, float]]]
-        Part -> where it can be seen (left and right merged).
+    keypoints : Mapping[str, Sequence[tuple[float, float]]] or None
+        Part -> where it can be seen (left and right merged); None if nobody annotated it.
     mask : numpy.ndarray or None
         ``(height, width)`` bool, where the object is.
     part_masks : Mapping[str, numpy.ndarray]
@@ -36,7 +36,7 @@ class Sample:
     name: str
     image: Image.Image
     label: int
-    keypoints: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    keypoints: Mapping[str, Sequence[tuple[float, float]]] | None = None
     mask: NDArray[np.bool_] | None = None
     part_masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 

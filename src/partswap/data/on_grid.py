@@ -20,28 +20,32 @@ class CellFacts:
 
     Attributes
     ----------
-    keypoints : tuple of frozenset of str
-        Parts with a visible keypoint in the cell.
+    keypoints : tuple of frozenset of str or None
+        Parts with a visible keypoint in the cell, None if there are no keypoints for this image.
     shows : tuple of frozenset of str or None
         Parts that can be seen in the cell (by mask or keypoint), None if the data set has no part masks.
     object : tuple of bool or None
         Whether the object's mask reaches into the cell, None without a mask.
     """
 
-    keypoints: tuple[frozenset[str], ...]
+    keypoints: tuple[frozenset[str], ...] | None
     shows: tuple[frozenset[str], ...] | None
     object: tuple[bool, ...] | None
 
 
 def cell_facts(sample: Sample, grid: GridShape) -> CellFacts:
-    """Return what each cell of an image holds."""
+    """Return what each cell of an image holds.
+
+    The grid lies on the whole image, so the sample must be what the model sees: resized and cropped, with its
+    annotations.
+    """
     held: list[set[str]] = [set() for _ in range(grid.cells)]
-    for part, points in sample.keypoints.items():
+    for part, points in (sample.keypoints or {}).items():
         for x, y in points:
             cell = grid.cell_at(x, y, sample.image.size)
             if cell is not None:
                 held[cell].add(part)
-    keypoints = tuple(frozenset(h) for h in held)
+    keypoints = tuple(frozenset(h) for h in held) if sample.keypoints is not None else None
     shows = None
     if sample.part_masks:
         seen = [set(h) for h in held]

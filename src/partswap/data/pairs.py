@@ -19,6 +19,7 @@ def confused_classes(logits: Tensor, labels: Tensor) -> dict[int, int]:
     labels : Tensor
         ``(n,)``.
     """
+    logits, labels = logits.cpu(), labels.cpu()
     classes = logits.shape[1]
     probabilities = logits.float().softmax(1)
     predicted = logits.argmax(1)
@@ -38,6 +39,7 @@ def choose_distractors(logits: Tensor, labels: Tensor, target: int, count: int, 
 
     The draw depends on the seed and the query only, so any order and any number of workers gives the same.
     """
+    logits, labels = logits.cpu(), labels.cpu()
     right = ((labels == target) & (logits.argmax(1) == target)).nonzero().flatten().tolist()
     rng = np.random.default_rng((seed, query))
     return [int(right[k]) for k in rng.permutation(len(right))[:count]]

@@ -6,9 +6,9 @@ Everything it needs is in the package: the birds are drawn, the networks are sma
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from partswap.apps.report import Example, write_report
 from partswap.counterfactual import Counterfactual
 from partswap.data.aviary import Aviary
 from partswap.data.on_grid import CellFacts, cell_facts
@@ -40,18 +39,84 @@ COLUMNS = (
 )
 
 
-@dataclass
-class DemoResult:
-    """What the demo found, by method."""
+@dataclass(frozen=True)
+class Example:
+    """One query, explained by several methods.
 
-    scores: dict[str, dict[str, Score]]
+    Attributes
+    ----------
+    title : str
+        What is explained.
+    truth : sequence of str
+        Parts in which the two classes truly differ, if known.
+    found : Mapping[str, Counterfactual]
+        By method's title.
+    """
+
+    title: str
+    truth: Sequence[str]
+    found: Mapping[str, Counterfactual]
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found.
+
+    Attributes
+    ----------
+    model : str
+        Which classifier was explained.
+    accuracy : float
+        Its accuracy on the birds that were drawn, of which there were `birds`.
+    birds, skipped : int
+        How many birds were drawn, and how many queries had no distractor.
+    explained : dict
+        By method: every counterfactual with what is known about its images.
+    """
+
+    model: str
     accuracy: float
-    report: Path
-    explained: dict[str, list[tuple[Counterfactual, Evidence]]] = field(repr=False, default_factory=dict)
+    birds: int
+    skipped: int
+    explained: dict[str, list[tuple[Counterfactual, Evidence]]] = field(repr=False)
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, Score]]:
+        """All metrics, by method."""
+        return {name: score_all(rows) for name, rows in self.explained.items()}
+
+    @property
+    def queries(self) -> int:
+        """How many birds were explained."""
+        return len(next(iter(self.explained.values())))
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.queries} birds{skipped}, shipped {self.model} classifier ({self.accuracy:.0%} right)"
+
+    @property
+    def note(self) -> str:
+        """What was done, in two sentences."""
+        return (
+            f"{self.queries} birds the classifier gets right, each explained towards the species it is most confused "
+            f"with. Classifier: shipped {self.model}, {self.accuracy:.0%} of {self.birds} test birds right."
+        )
+
+    def examples(self) -> list[Example]:
+        """Return every query with what each method found for it, the most telling first."""
+        examples = []
+        for cfs in zip(*self.explained.values(), strict=True):
+            first, evidence = cfs[0]
+            title = f"{first.class_name(first.query_class)} → {first.class_name(first.target)}"
+            found = {METHODS.get(m).title: cf for m, (cf, _) in zip(self.explained, cfs, strict=True)}
+            examples.append(Example(title, sorted(evidence.differing or ()), found))
+        # Species that differ in the fewest parts are the hardest to tell apart.
+        return sorted(examples, key=lambda example: len(example.truth))
 
 
 def run_demo(
-    out: Path,
     *,
     model: str = "vgg",
     methods: Sequence[str] = ("goyal", "paper", "partswap"),
@@ -61,12 +126,10 @@ def run_demo(
     seed: int = 0,
     console: Console | None = None,
 ) -> DemoResult:
-    """Explain `queries` birds with each method, print a table, write ``report.html`` into `out`.
+    """Explain `queries` birds with each method.
 
     Parameters
     ----------
-    out : pathlib.Path
-        Folder for the report.
     model : {"vgg", "resnet"}
         Which shipped classifier to explain.
     methods : sequence of str
@@ -75,6 +138,8 @@ def run_demo(
         How many images to explain, to take regions from, and to draw per species.
     seed : int
         Which birds, and which distractors.
+    console : rich.console.Console, optional
+        Where progress is shown.
     """
     console = console or Console()
     if queries < 1 or distractors < 1 or per_class < 2:
@@ -82,6 +147,8 @@ def run_demo(
             f"queries={queries}, distractors={distractors}, per_class={per_class}.",
             "Use at least 1 query, 1 distractor and 2 images per class.",
         )
+    if seed < 0 or not methods:
+        raise SettingError(f"seed={seed}, methods={list(methods)}.", "Use a seed from 0 and at least one method.")
     data = Aviary("test", per_class=per_class, seed=seed)
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
@@ -125,24 +192,8 @@ def run_demo(
                 rows.append((cf, Evidence(known(query), [known(k) for k in donors], differing)))
             explained[name] = rows
 
-    scores = {name: score_all(rows) for name, rows in explained.items()}
-    accuracy = float(right.float().mean())
-    console.print(
-        results_table(scores, title=f"{len(chosen)} birds, shipped {model} classifier ({accuracy:.0%} right)")
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    report = write_report(
-        out / "report.html",
-        title="partswap on the aviary",
-        scores=scores,
-        columns=COLUMNS,
-        examples=_examples(explained),
-        note=(
-            f"{len(chosen)} birds the classifier gets right, each explained towards the species it is most confused "
-            f"with. Classifier: shipped {model}, {accuracy:.0%} of {len(data)} test birds right."
-        ),
-    )
-    return DemoResult(scores, accuracy, report, explained)
+    skipped = len(chosen) - len(next(iter(explained.values())))
+    return DemoResult(model, float(right.float().mean()), len(data), skipped, explained)
 
 
 def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
@@ -168,18 +219,3 @@ def _choose_queries(right: list[bool], labels: list[int], count: int, seed: int)
             by_class.setdefault(labels[index], []).append(index)
     rounds = [[members[k] for members in by_class.values() if k < len(members)] for k in range(len(right))]
     return [index for turn in rounds for index in turn][:count]
-
-
-def _examples(explained: dict[str, list[tuple[Counterfactual, Evidence]]]) -> list[Example]:
-    """Return every query with what each method found for it."""
-    per_query = zip(*explained.values(), strict=True)
-    examples = [
-        Example(
-            title=f"{cfs[0][0].class_name(cfs[0][0].query_class)} → {cfs[0][0].class_name(cfs[0][0].target)}",
-            truth=sorted(cfs[0][1].differing or ()),
-            found={METHODS.get(m).title: cf for m, (cf, _) in zip(explained, cfs, strict=True)},
-        )
-        for cfs in per_query
-    ]
-    # The hardest, and the most telling, first: species that differ in the fewest parts.
-    return sorted(examples, key=lambda example: len(example.truth))

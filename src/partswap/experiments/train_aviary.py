@@ -280,7 +280,8 @@ def part_matching(model: nn.Module, *, count: int = 120, grid: int = 7) -> float
     cells = F.normalize(F.adaptive_avg_pool2d(features, grid).flatten(2).transpose(1, 2), dim=2)
     step = 224 / grid
     held = [
-        {p: {int(y / step) * grid + int(x / step) for x, y in at} for p, at in s.keypoints.items()} for s in samples
+        {p: {int(y / step) * grid + int(x / step) for x, y in at} for p, at in (s.keypoints or {}).items()}
+        for s in samples
     ]
     right = total = 0
     for i in range(count):

@@ -17,5 +17,7 @@ class NearKP(Metric):
         out = []
         for edit in cf.edits:
             query, i, distractor, j = evidence.cells(edit, cf.grid)
+            if query.keypoints is None or distractor.keypoints is None:
+                return None
             out.append((bool(query.keypoints[i]) + bool(distractor.keypoints[j])) / 2)
         return out

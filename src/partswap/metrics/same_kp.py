@@ -17,5 +17,7 @@ class SameKP(Metric):
         out = []
         for edit in cf.edits:
             query, i, distractor, j = evidence.cells(edit, cf.grid)
+            if query.keypoints is None or distractor.keypoints is None:
+                return None
             out.append(float(bool(query.keypoints[i] & distractor.keypoints[j])))
         return out
