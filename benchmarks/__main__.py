@@ -111,9 +111,7 @@ def agreement_tables(found: dict[str, Any]) -> list[str]:
         lines += [""]
     if r := found.get("agreement_methods"):
         lines += ["## Methods on real birds", ""]
-        lines += [
-            f"`python -m benchmarks.agreement REFERENCE --only methods`: width 4096 ({r['accuracy']:.0%} right),"
-        ]
+        lines += [f"`python -m benchmarks.agreement REFERENCE --only methods`: width 4096 ({r['accuracy']:.0%} right),"]
         lines += ["ImageNet ResNet-50 as auxiliary, up to 20 distractors (Goyal: 1), `lam = 0.4`, `tau = 0.1`.", ""]
         lines += ["| method | Near-KP single / all | Same-KP single / all | #Edits | flip rate | seconds each |"]
         lines += ["|---|---:|---:|---:|---:|---:|"]

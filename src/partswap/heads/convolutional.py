@@ -25,10 +25,14 @@ MANY = 24
 
 @dataclass
 class ConvolutionalState(Prepared):
-    """Remembers every value of the unedited grids, each ``(states, h + 2r, w + 2r, d)`` with a border of r cells."""
+    """Remembers every value of the unedited grids, each ``(states, h + 2r, w + 2r, d)`` with a border of r zero cells.
+
+    `box` is the sum of the last value over the window around every cell, ``(states, h, w, d)``.
+    """
 
     values: list[Tensor]
     mean: Tensor
+    box: Tensor
 
 
 class Window(NamedTuple):
@@ -80,7 +84,9 @@ class ConvolutionalEvaluator(SwapEvaluator):
         mean = values[-1].mean((1, 2))
         r = self.border
         padded = [F.pad(v, (0, 0, r, r, r, r)) for v in values]
-        return ConvolutionalState(cells, self.check(self.tail(mean)), padded, mean)
+        side = 2 * r + 1
+        box = F.avg_pool2d(padded[-1].permute(0, 3, 1, 2), side, 1, divisor_override=1).permute(0, 2, 3, 1)
+        return ConvolutionalState(cells, self.check(self.tail(mean)), padded, mean, box)
 
     def _whole(self, operation: Conv | Pointwise | Add, values: list[Tensor]) -> Tensor:
         x = values[operation.source]
@@ -179,6 +185,7 @@ class _Windows:
         self.evaluator, self.prepared, self.limit = evaluator, prepared, limit
         self.state, self.row, self.col = state, row, col
         self.masked = masked
+        self.places: dict[Window, Tensor] = {}
 
     def mean(self, donors: Tensor) -> Tensor:
         """Return the mean over cells of the last value, ``(m, d)``, after swapping in `donors` ``(m, d)``."""
@@ -187,21 +194,27 @@ class _Windows:
         windows = [Window(0, 0, 0, 0)]
         last_use = _last_uses(evaluator.operations)
         for number, operation in enumerate(evaluator.operations, 1):
-            value, window = self._apply(operation, number, values, windows)
+            value, window = self._apply(operation, number, values, windows, last_use[operation.source] == number)
             values.append(value)
             windows.append(window)
             for old in range(number):
                 if last_use[old] == number:
                     values[old] = value.new_empty(0)
-        change = self._change(len(values) - 1, values[-1], windows[-1])
-        total = change.sum((1, 2)) / evaluator.shape.cells
-        return self.prepared.mean[self.state] + total
+        last = values[-1]
+        if self.masked and windows[-1].size != (1, 1):
+            last = last * self._inside(windows[-1])
+        # Beyond the border the unedited values are zero, so the sum over the whole window serves clipped ones too.
+        change = last.sum((1, 2)) - self.prepared.box[self.state, self.row, self.col]
+        return self.prepared.mean[self.state] + change / evaluator.shape.cells
 
     def _apply(
-        self, operation: Conv | Pointwise | Add, number: int, values: list[Tensor], windows: list[Window]
+        self, operation: Conv | Pointwise | Add, number: int, values: list[Tensor], windows: list[Window], free: bool
     ) -> tuple[Tensor, Window]:
+        """Return an operation's value in the windows; `free` says that nothing else needs its source."""
         x, window = values[operation.source], windows[operation.source]
         if isinstance(operation, Pointwise):
+            if free and operation.source > 0 and operation.apply_in_place is not None:
+                return operation.apply_in_place(x), window
             return operation.apply(x), window
         if isinstance(operation, Add):
             return self._add(operation, values, windows)
@@ -237,28 +250,39 @@ class _Windows:
         if outer == inner:
             return values[big] + values[small], outer
         out = self._unedited(small, outer)
-        out += values[big]
+        out += values[big]  # the larger one, and the rest of the smaller one as it was
         rows, cols = inner.inside(outer)
         out[:, rows, cols] += self._change(small, values[small], inner)
         return out, outer
 
     def _unedited(self, number: int, window: Window) -> Tensor:
         """Return a copy of a value of the unedited grid in every candidate's window, ``(m, height, width, d)``."""
-        r, device = self.evaluator.border, self.row.device
-        rows = (self.row + r - window.up)[:, None] + torch.arange(window.size[0], device=device)
-        cols = (self.col + r - window.left)[:, None] + torch.arange(window.size[1], device=device)
-        return self.prepared.values[number][self.state[:, None, None], rows[:, :, None], cols[:, None, :]]
+        value = self.prepared.values[number]
+        if window not in self.places:
+            r, (high, wide) = self.evaluator.border, value.shape[1:3]
+            down = torch.arange(window.size[0], device=self.row.device)
+            right = torch.arange(window.size[1], device=self.row.device)
+            rows = (self.state * high + self.row + r - window.up)[:, None] + down
+            cols = (self.col + r - window.left)[:, None] + right
+            self.places[window] = (rows[:, :, None] * wide + cols[:, None, :]).flatten()
+        flat = value.flatten(0, 2).index_select(0, self.places[window])
+        return flat.view(len(self.row), *window.size, value.shape[3])
 
     def _change(self, number: int, value: Tensor, window: Window) -> Tensor:
         """Return a value minus the unedited one; zero beyond the grid's border."""
-        change = value - self._unedited(number, window)
-        if self.masked and window != Window(0, 0, 0, 0):
-            shape, device = self.evaluator.shape, self.row.device
-            rows = (self.row - window.up)[:, None] + torch.arange(window.size[0], device=device)
-            cols = (self.col - window.left)[:, None] + torch.arange(window.size[1], device=device)
-            inside = ((rows >= 0) & (rows < shape.h))[:, :, None] & ((cols >= 0) & (cols < shape.w))[:, None, :]
-            change *= inside[..., None]
+        change = self._unedited(number, window)
+        torch.sub(value, change, out=change)
+        if self.masked and window.size != (1, 1):
+            change *= self._inside(window)
         return change
+
+    def _inside(self, window: Window) -> Tensor:
+        """Return which cells of the windows lie on the grid, ``(m, height, width, 1)``."""
+        shape, device = self.evaluator.shape, self.row.device
+        rows = (self.row - window.up)[:, None] + torch.arange(window.size[0], device=device)
+        cols = (self.col - window.left)[:, None] + torch.arange(window.size[1], device=device)
+        inside = ((rows >= 0) & (rows < shape.h))[:, :, None] & ((cols >= 0) & (cols < shape.w))[:, None, :]
+        return inside[..., None]
 
 
 def _reaches(structure: Structure) -> list[int]:

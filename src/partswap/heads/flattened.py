@@ -8,6 +8,7 @@ are looked at are computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, fx, nn
@@ -26,11 +27,21 @@ class FlattenedState(Prepared):
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """The first linear layer, per cell: ``weight (h*w, d, hidden)``, ``bias (hidden,)``; and what follows it."""
+    """The first linear layer, per cell: ``weight (hidden, h*w, d)``, ``bias (hidden,)``; and what follows it."""
 
     weight: Tensor
     bias: Tensor
     rest: nn.Module
+
+    @cached_property
+    def rest_bytes(self) -> int:
+        """Memory that one more vector takes in the rest."""
+        return activation_bytes(self.rest, self.bias[None])
+
+    @cached_property
+    def rest_macs(self) -> float:
+        """Multiply-adds of the rest."""
+        return module_macs(self.rest, self.bias[None])
 
 
 def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
@@ -54,7 +65,7 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
         break
     weight = module.weight.detach().float()  # (hidden, d * h*w), channel first
     hidden, width = weight.shape
-    per_cell = weight.view(hidden, width // cells, cells).permute(2, 1, 0).contiguous()
+    per_cell = weight.view(hidden, width // cells, cells).transpose(1, 2).contiguous()
     bias = module.bias.detach().float() if module.bias is not None else weight.new_zeros(hidden)
     graph = fx.Graph()
     # A copy, because what follows is often an activation in place, and the vector is needed again.
@@ -90,7 +101,7 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
-        hidden = cells.flatten(1) @ self.layer.weight.flatten(0, 1) + self.layer.bias
+        hidden = torch.addmm(self.layer.bias, cells.flatten(1), self.layer.weight.flatten(1).T)
         return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
@@ -108,17 +119,16 @@ class FlattenedEvaluator(SwapEvaluator):
         """Go back through the rest, then through the first layer, whose weights are read only once."""
         assert isinstance(prepared, FlattenedState)
         back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target, leads))
-        found = back @ self.layer.weight.flatten(0, 1).T
+        found = back @ self.layer.weight.flatten(1)
         return [g.view_as(prepared.cells) for g in found.split(len(prepared.cells))]
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""
-        hidden = self.layer.bias[None]
-        return activation_bytes(self.layer.rest, hidden) + 3 * self.hidden * hidden.element_size()
+        return self.layer.rest_bytes + 3 * self.hidden * self.layer.bias.element_size()
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate."""
-        return module_macs(self.layer.rest, self.layer.bias[None]) + self.query.shape[1] * self.hidden
+        return self.layer.rest_macs + self.query.shape[1] * self.hidden
 
     def fixed_bytes(self) -> int:
         """Return the weights laid out per cell, and the table of contributions if it is kept."""
@@ -136,7 +146,7 @@ class FlattenedEvaluator(SwapEvaluator):
         assert isinstance(prepared, FlattenedState)
         out = prepared.hidden[state]
         for cell, places in _groups(i):
-            weight = self.layer.weight[cell]
+            weight = self.layer.weight[:, cell].T  # (d, hidden)
             if 2 * len(places) >= len(self.donors):
                 # Many pairs at this cell: what every donor contributes, minus what stands there now.
                 gain = self._contributions(cell)
@@ -149,13 +159,13 @@ class FlattenedEvaluator(SwapEvaluator):
     def _contributions(self, cell: int) -> Tensor:
         """Return what each donor contributes at a cell, ``(n*h*w, hidden)``, from the table if there is room for it."""
         if not self._keeps_table():
-            return self.donors @ self.layer.weight[cell]
+            return self.donors @ self.layer.weight[:, cell].T
         if self._table is None:
             self._table = torch.full(
                 (self.shape.cells, len(self.donors), self.hidden), torch.nan, device=self.donors.device
             )
         if bool(torch.isnan(self._table[cell, 0, 0])):
-            torch.mm(self.donors, self.layer.weight[cell], out=self._table[cell])
+            torch.mm(self.donors, self.layer.weight[:, cell].T, out=self._table[cell])
         return self._table[cell]
 
 

@@ -22,9 +22,10 @@ FEW = 256
 
 @dataclass
 class PooledState(Prepared):
-    """Remembers the mean over cells, ``(states, d)``."""
+    """Remembers the mean over cells, ``(states, d)``, and what each cell adds to the logits, if the tail is linear."""
 
     mean: Tensor
+    shares: Tensor | None
 
 
 class PooledEvaluator(SwapEvaluator):
@@ -42,7 +43,19 @@ class PooledEvaluator(SwapEvaluator):
     def prepare(self, cells: Tensor) -> Prepared:
         """Take the mean and run the tail on it."""
         mean = cells.mean(1)
-        return PooledState(cells, self.check(self.tail(mean)), mean)
+        shares = cells @ self.linear[0].T / self.shape.cells if self.linear is not None else None
+        return PooledState(cells, self.check(self.tail(mean)), mean, shares)
+
+    def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
+        """Move the mean, and replace one cell's share."""
+        assert isinstance(prepared, PooledState)
+        cells, rows = self.swapped(prepared, state, i, j), torch.arange(len(i), device=i.device)
+        mean = prepared.mean[state] + (self.donors[j] - prepared.cells[state, i]) / self.shape.cells
+        shares = None
+        if prepared.shares is not None:
+            shares = prepared.shares[state]
+            shares[rows, i] = self._gains[j]
+        return PooledState(cells, self.check(self.tail(mean)), mean, shares)
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Move the mean, run the tail."""
@@ -69,14 +82,14 @@ class PooledEvaluator(SwapEvaluator):
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Evaluate in closed form where the tail is linear and the numbers allow it."""
-        if self.linear is None or len(i) < FEW:
+        assert isinstance(prepared, PooledState)
+        if prepared.shares is None or len(i) < FEW:
             return super().evaluate(prepared, state, i, j, target, flips=flips)
-        weight, _ = self.linear
         scores = torch.empty(len(i), device=i.device)
         flipped = torch.zeros(len(i), dtype=torch.bool, device=i.device)
         for s in range(len(prepared.cells)):
             mine = (state == s).nonzero().flatten()
-            left = prepared.logits[s] - prepared.cells[s] @ weight.T / self.shape.cells  # (h*w, classes)
+            left = prepared.logits[s] - prepared.shares[s]  # (h*w, classes)
             table = _log_target(left, self._gains, target)
             if table is None:  # the exponentials would underflow
                 chunk = super().evaluate(prepared, state[mine], i[mine], j[mine], target, flips=flips)

@@ -60,6 +60,7 @@ class Pointwise:
 
     source: int
     apply: Callable[[Tensor], Tensor]
+    apply_in_place: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ class _Reader:
         elif isinstance(module, nn.BatchNorm2d):
             self._batch_norm(node, module)
         elif isinstance(module, _POINTWISE_MODULES):
-            self._append(node, Pointwise(self._only_source(node), _not_in_place(module)))
+            in_place = torch.relu_ if isinstance(module, nn.ReLU) else None
+            self._append(node, Pointwise(self._only_source(node), _not_in_place(module), in_place))
         elif node.op == "call_function" and node.target in _POINTWISE_FUNCTIONS:
             function, options = node.target, {k: v for k, v in node.kwargs.items() if k not in ("inplace", "input")}
             if len(node.args) > 1:
