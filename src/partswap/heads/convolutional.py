@@ -234,11 +234,9 @@ class _Windows:
                 y1, x1 = min(height, grown.size[0] - top), min(width, grown.size[1] - left)
                 if y0 >= y1 or x0 >= x1:
                     continue
-                weight = operation.weight[dy + 1, dx + 1]
-                if (y0, x0, y1, x1) == (0, 0, height, width):
-                    part = (flat @ weight).view(*change.shape[:-1], -1)
-                else:
-                    part = change[:, y0:y1, x0:x1] @ weight
+                whole = (y0, x0, y1, x1) == (0, 0, height, width)
+                rows = flat if whole else change[:, y0:y1, x0:x1].reshape(-1, change.shape[-1])
+                part = (rows @ operation.weight[dy + 1, dx + 1]).view(len(change), y1 - y0, x1 - x0, -1)
                 out[:, top + y0 : top + y1, left + x0 : left + x1] += part
         return out, grown
 
