@@ -27,9 +27,22 @@ class FlattenedState(Prepared):
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """The first linear layer, per cell: ``weight (hidden, h*w, d)``, ``bias (hidden,)``; and what follows it."""
+    """The first linear layer and what follows it.
 
-    weight: Tensor
+    Attributes
+    ----------
+    whole : Tensor
+        The layer's own weight, ``(hidden, d * h*w)``, channel first.
+    per_cell : Tensor
+        The same, laid out so that each cell's part is in one piece: ``(h*w, hidden, d)``.
+    bias : Tensor
+        ``(hidden,)``.
+    rest : torch.nn.Module
+        From the layer's output to logits.
+    """
+
+    whole: Tensor
+    per_cell: Tensor
     bias: Tensor
     rest: nn.Module
 
@@ -65,7 +78,7 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
         break
     weight = module.weight.detach().float()  # (hidden, d * h*w), channel first
     hidden, width = weight.shape
-    per_cell = weight.view(hidden, width // cells, cells).transpose(1, 2).contiguous()
+    per_cell = _laid_out(weight.view(hidden, width // cells, cells))
     bias = module.bias.detach().float() if module.bias is not None else weight.new_zeros(hidden)
     graph = fx.Graph()
     # A copy, because what follows is often an activation in place, and the vector is needed again.
@@ -74,7 +87,17 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     for other in nodes:
         if other not in copies and other not in before:
             copies[other] = graph.node_copy(other, copies.__getitem__)
-    return FirstLayer(per_cell, bias, fx.GraphModule(tail, graph).eval())
+    return FirstLayer(weight, per_cell, bias, fx.GraphModule(tail, graph).eval())
+
+
+def _laid_out(weight: Tensor, rows: int = 32) -> Tensor:
+    """Return ``(hidden, d, cells)`` as a contiguous ``(cells, hidden, d)``; a few rows at a time stay in the cache."""
+    hidden, d, cells = weight.shape
+    out = weight.new_empty(cells, hidden, d)
+    for start in range(0, hidden, rows):
+        part = weight[start : start + rows].transpose(1, 2).contiguous()
+        out[:, start : start + rows] = part.transpose(0, 1)
+    return out
 
 
 def _between(first: fx.Node, last: fx.Node) -> list[fx.Node]:
@@ -101,7 +124,8 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
-        hidden = torch.addmm(self.layer.bias, cells.flatten(1), self.layer.weight.flatten(1).T)
+        flat = cells.transpose(1, 2).flatten(1)  # channel first, as the layer has it
+        hidden = torch.addmm(self.layer.bias, flat, self.layer.whole.T)
         return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
@@ -119,8 +143,8 @@ class FlattenedEvaluator(SwapEvaluator):
         """Go back through the rest, then through the first layer, whose weights are read only once."""
         assert isinstance(prepared, FlattenedState)
         back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target, leads))
-        found = back @ self.layer.weight.flatten(1)
-        return [g.view_as(prepared.cells) for g in found.split(len(prepared.cells))]
+        found = (back @ self.layer.whole).view(len(back), -1, self.shape.cells).transpose(1, 2)
+        return list(found.split(len(prepared.cells)))
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""
@@ -132,7 +156,7 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def fixed_bytes(self) -> int:
         """Return the weights laid out per cell, and the table of contributions if it is kept."""
-        weights = self.layer.weight.numel() * self.layer.weight.element_size()
+        weights = self.layer.per_cell.numel() * self.layer.per_cell.element_size()
         return weights + (self._table_bytes() if self._keeps_table() else 0)
 
     def _table_bytes(self) -> int:
@@ -146,26 +170,29 @@ class FlattenedEvaluator(SwapEvaluator):
         assert isinstance(prepared, FlattenedState)
         out = prepared.hidden[state]
         for cell, places in _groups(i):
-            weight = self.layer.weight[:, cell].T  # (d, hidden)
+            weight = self.layer.per_cell[cell]  # (hidden, d)
             if 2 * len(places) >= len(self.donors):
                 # Many pairs at this cell: what every donor contributes, minus what stands there now.
                 gain = self._contributions(cell)
-                loss = prepared.cells[:, cell] @ weight
+                loss = prepared.cells[:, cell] @ weight.T
                 out[places] += gain[j[places]] - loss[state[places]]
             else:
-                out[places] += (self.donors[j[places]] - prepared.cells[state[places], cell]) @ weight
+                change = self.donors[j[places]] - prepared.cells[state[places], cell]
+                # With a single column a matrix product becomes a much slower matrix-vector product.
+                columns = change.T if len(places) > 1 else change.T.expand(-1, 2)
+                out[places] += (weight @ columns).T[: len(places)]
         return out
 
     def _contributions(self, cell: int) -> Tensor:
         """Return what each donor contributes at a cell, ``(n*h*w, hidden)``, from the table if there is room for it."""
         if not self._keeps_table():
-            return self.donors @ self.layer.weight[:, cell].T
+            return self.donors @ self.layer.per_cell[cell].T
         if self._table is None:
             self._table = torch.full(
                 (self.shape.cells, len(self.donors), self.hidden), torch.nan, device=self.donors.device
             )
         if bool(torch.isnan(self._table[cell, 0, 0])):
-            torch.mm(self.donors, self.layer.weight[:, cell].T, out=self._table[cell])
+            torch.mm(self.donors, self.layer.per_cell[cell].T, out=self._table[cell])
         return self._table[cell]
 
 
