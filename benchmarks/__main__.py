@@ -100,14 +100,14 @@ def agreement_tables(found: dict[str, Any]) -> list[str]:
         lines += [
             "`python -m benchmarks.agreement REFERENCE --only paper --only set`: CUB photographs, VGG-16 features, a"
         ]
-        lines += ["trained head of width 512, up to 20 distractors, beam 1, `screen=64`.", ""]
+        lines += ["trained head (`--hidden`), up to 20 distractors, beam 1, `screen=64`.", ""]
         lines += [
-            "| objective | explanations | same edits | edits, exhaustive | edits, screened |",
-            "|---|---:|---:|---:|---:|",
+            "| objective | head width | explanations | same edits | edits, exhaustive | edits, screened |",
+            "|---|---:|---:|---:|---:|---:|",
         ]
         for name, r in pairs:
             edits = f"{r['exhaustive']['edits']:.2f} | {r['screened']['edits']:.2f}"
-            lines += [f"| {name} | {r['explanations']} | {100 * r['same_edits']:.1f} % | {edits} |"]
+            lines += [f"| {name} | {r['hidden']} | {r['explanations']} | {100 * r['same_edits']:.1f} % | {edits} |"]
         lines += [""]
     if r := found.get("agreement_methods"):
         lines += ["## Methods on real birds", ""]
