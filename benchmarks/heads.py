@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from partswap._vision import timm, torchvision
-from partswap.splitting import split
 from torch import Tensor, nn
 
+from partswap._vision import timm, torchvision
 from partswap.grid import GridShape
+from partswap.splitting import split
 
 CLASSES = 200
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from PIL import Image
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -198,8 +199,8 @@ def run_demo(
 
 def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
     """Return the comparison of methods as a table for the terminal."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("method")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", no_wrap=True)
     for name, which in COLUMNS:
         metric = METRICS.get(name)()
         label = metric.title + (f"\n{which}" if metric.per_edit else "")

@@ -238,6 +238,7 @@ class _Search:
 
     def run(self, prepared: Prepared, candidates: Candidates, limit: int) -> tuple[_Path, bool]:
         paths = [_Path((), 0.0, ())]
+        start = prepared
         for _ in range(limit):
             state, i, j, likeness = self._proposals(prepared, paths, candidates)
             if len(i) == 0:
@@ -256,8 +257,32 @@ class _Search:
             ]
             for path in paths:
                 if path.steps[-1].predicted == self.target:
-                    return path, True
+                    return (self._ordered(path, start) if self.objective == "set" else path), True
         return paths[0], False
+
+    def _ordered(self, path: _Path, prepared: Prepared) -> _Path:
+        """Return the same set of edits, each time the one that helps most first.
+
+        A set is reached in several orders whose ranks differ by rounding only; this makes the order mean something,
+        and the same on every machine.
+        """
+        remaining, ordered = list(path.edits), _Path((), 0.0, ())
+        while remaining:
+            i, j = torch.tensor(sorted(remaining), device=prepared.cells.device).unbind(1)
+            scores, _ = self.evaluator.evaluate(prepared, torch.zeros_like(i), i, j, self.target, flips=False)
+            self.evaluations += len(i)
+            ranks = scores
+            if (likeness := self._likeness(ordered)) is not None:
+                ranks = scores + self.lam * likeness[i, j]
+            best = int(self._best(ranks, None)[0])
+            pick = slice(best, best + 1)
+            prepared = self.evaluator.advance(prepared, torch.zeros_like(i[pick]), i[pick], j[pick])
+            edit = (int(i[best]), int(j[best]))
+            ordered = self._extend(ordered, *edit, prepared.logits[0], float(ranks[best]))
+            remaining.remove(edit)
+            if ordered.steps[-1].predicted == self.target:  # not all of them were needed
+                break
+        return ordered
 
     def _proposals(
         self, prepared: Prepared, paths: list[_Path], candidates: Candidates
