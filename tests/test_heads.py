@@ -154,9 +154,9 @@ def test_a_small_memory_budget_changes_nothing_but_the_chunks(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_room_for_one_candidate_is_an_error(kind):
     head, query, distractors, _ = setting(kind, 6)
-    evaluator = HeadPlan(head, GridShape(*query.shape[1:])).evaluator(query, distractors, 8)
+    plan = HeadPlan(head, GridShape(*query.shape[1:]))
     with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"):
-        _ = evaluator.chunk_size
+        _ = plan.evaluator(query, distractors, 8).chunk_size
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -80,6 +80,11 @@ class SwapEvaluator(ABC):
     def macs_per_candidate(self) -> float:
         """Return how many multiply-adds `logits` takes for each candidate."""
 
+    @cached_property
+    def start(self) -> Prepared:
+        """The query's own grid, prepared."""
+        return self.prepare(self.query[None])
+
     # -- what follows from it ---------------------------------------------------------------------------------------
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:

@@ -58,9 +58,13 @@ class HeadPlan:
                 f"the query has a {query.shape[-2]} x {query.shape[-1]} grid, the plan was made for {self.grid}.",
                 "Make a HeadPlan for this grid.",
             )
+        evaluator = self._make(query, distractors, memory_bytes)
         if not self._checked:
-            self._check(query, distractors, memory_bytes)
-        return self._make(query, distractors, memory_bytes)
+            self._checked = True
+            if not self._check(evaluator, query):
+                self.kind, self.layer, self.structure = "dense", None, None
+                evaluator = self._make(query, distractors, memory_bytes)
+        return evaluator
 
     def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
         if self.kind == "flattened" and self.layer is not None:
@@ -72,8 +76,8 @@ class HeadPlan:
         return DenseEvaluator(self.head, query, distractors, memory_bytes)
 
     @torch.no_grad()
-    def _check(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> None:
-        """Run the head once; go dense if the plan says something else, or if it would cost more."""
+    def _check(self, evaluator: SwapEvaluator, query: Tensor) -> bool:
+        """Run the head once and tell whether the evaluator agrees with it, and does not cost more."""
         try:
             logits = self._faithful(query[None].clone())
         except Exception as error:  # a head may fail in any way on grids it was not made for
@@ -89,15 +93,11 @@ class HeadPlan:
                 "the head returned NaN or infinite logits.",
                 "Check its weights, and that it gets the features it was trained on.",
             )
-        if self.head is not self._faithful and not _close(self.head(query[None].clone()), logits):
-            # It relies on working in place, or the rewritten head is not the same after all.
-            self.head, self.kind = self._faithful, "dense"
-        if self.kind != "dense":
-            evaluator = self._make(query, distractors[:1], max(memory_bytes, 2**31))
-            found = evaluator.prepare(evaluator.query[None]).logits
-            if not _close(found, logits) or (self.kind == "convolutional" and self._costs_more(evaluator, query)):
-                self.kind, self.layer, self.structure = "dense", None, None
-        self._checked = True
+        if not _close(evaluator.start.logits, logits):
+            # It was misread; or it relies on working in place, which its mirror does not do.
+            self.head = self._faithful
+            return False
+        return self.kind != "convolutional" or not self._costs_more(evaluator, query)
 
     def _costs_more(self, evaluator: SwapEvaluator, query: Tensor) -> bool:
         return evaluator.macs_per_candidate() >= module_macs(self.head, query[None])

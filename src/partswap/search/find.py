@@ -133,7 +133,7 @@ def find_counterfactual(
             query, distractors = query.clone(), distractors.clone()
         plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
         evaluator = plan.evaluator(query, distractors, int(memory_mb * 2**20))
-        prepared = evaluator.prepare(evaluator.query[None])
+        prepared = evaluator.start
         target = class_index(target, prepared.logits.shape[1])
         before = _first_step(prepared.logits[0], target)
         search = _Search(evaluator, target, likeness, lam, objective, screen, beam)
