@@ -18,7 +18,7 @@ from partswap.images import ImageLike, Preprocess
 from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
 from partswap.models.preprocessing import preprocess_for
 from partswap.search import METHODS, Method
-from partswap.search.find import class_index
+from partswap.search.checks import class_index
 from partswap.splitting import split
 
 
