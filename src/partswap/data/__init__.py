@@ -3,7 +3,7 @@
 To add one, drop a file into this folder with a `Dataset` subclass and ``@DATASETS.register("name")``.
 """
 
-from partswap.data.base import DATASETS, Dataset, Sample
+from partswap.data.base import DATASETS, Attributes, Dataset, Sample, open_dataset
 from partswap.data.on_grid import CellFacts, cell_facts
 
-__all__ = ["DATASETS", "CellFacts", "Dataset", "Sample", "cell_facts"]
+__all__ = ["DATASETS", "Attributes", "CellFacts", "Dataset", "Sample", "cell_facts", "open_dataset"]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partswap import aviary
-from partswap.data.base import DATASETS, Dataset, Sample
-from partswap.errors import SettingError, suggest
+from partswap.data.base import DATASETS, Dataset, Sample, check_split, digest
+from partswap.errors import SettingError
 
 #: Each split has its own stream of random numbers, so no image is in two of them.
 SPLITS = {"train": 0, "test": 1, "unlabelled": 2}
@@ -29,15 +29,18 @@ class Aviary(Dataset):
         Another seed, other images.
     """
 
-    def __init__(self, split: str = "test", *, per_class: int = 25, seed: int = 0) -> None:
-        if split not in SPLITS:
-            raise SettingError(f"aviary has no split {split!r}.", suggest(split, SPLITS) or f"Use {list(SPLITS)}.")
+    splits = tuple(SPLITS)
+    needs_path = False
+
+    def __init__(self, split: str = "test", *, per_class: int = 25, seed: int = 0, merge_sides: bool = True) -> None:
+        check_split("aviary", split, SPLITS)
         if per_class < 1:
             raise SettingError(f"per_class is {per_class}.", "Use at least 1.")
         self.split, self.per_class, self.seed = split, per_class, seed
         self.species = aviary.all_species()
         self.classes = [s.name for s in self.species]
-        self.parts = aviary.PARTS
+        self.merge_sides = merge_sides
+        self.parts = aviary.PARTS if merge_sides else aviary.KEYPOINTS
 
     def __len__(self) -> int:
         return len(self.species) * self.per_class
@@ -57,7 +60,7 @@ class Aviary(Dataset):
         keypoints: dict[str, list[tuple[float, float]]] = {}
         for name, (x, y, visible) in bird.keypoints.items():
             if visible:
-                keypoints.setdefault(aviary.merge_sides(name), []).append((x, y))
+                keypoints.setdefault(aviary.merge_sides(name) if self.merge_sides else name, []).append((x, y))
         return Sample(
             name=f"{self.split}/{self.seed}/{index:05d}",
             image=bird.image,
@@ -66,6 +69,11 @@ class Aviary(Dataset):
             mask=bird.mask,
             part_masks=bird.part_masks,
         )
+
+    def fingerprint(self) -> str:
+        """Return a key that changes with the settings and with the way birds are drawn."""
+        drawn = [self.bird(i).pixels.tobytes() for i in range(0, len(self), max(1, len(self) // 3))]
+        return digest("aviary", self.split, self.per_class, self.seed, drawn)
 
     def differing_parts(self, first: int, second: int) -> frozenset[str]:
         """Return the parts in which two species truly differ."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from partswap.errors import SettingError, suggest
 from partswap.registry import Registry
 
 
@@ -26,7 +30,7 @@ class Sample:
     label : int
         The class.
     keypoints : Mapping[str, Sequence[tuple[float, float]]] or None
-        Part -> where it can be seen (left and right merged); None if nobody annotated it.
+        Part -> where it can be seen; None if nobody annotated it.
     mask : numpy.ndarray or None
         ``(height, width)`` bool, where the object is.
     part_masks : Mapping[str, numpy.ndarray]
@@ -41,13 +45,43 @@ class Sample:
     part_masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Attributes:
+    """What is known about classes as a whole.
+
+    Attributes
+    ----------
+    names : Sequence[str]
+        Of the attributes.
+    share : numpy.ndarray
+        ``(classes, attributes)``: the share of a class's images that have the attribute, 0 to 1.
+    """
+
+    names: Sequence[str]
+    share: NDArray[np.float64]
+
+    def present(self) -> NDArray[np.bool_]:
+        """Return which class has which attribute: those that more than half of its images have."""
+        return np.asarray(self.share > 0.5)
+
+
 class Dataset(ABC):
-    """Images of known classes, in a fixed order."""
+    """Images of known classes, in a fixed order.
+
+    A subclass takes ``(path, split, ...)`` if it reads files and ``(split, ...)`` if it does not; `open_dataset`
+    tells them apart by `needs_path`.
+    """
 
     #: Names of the classes; the index is the label.
     classes: Sequence[str]
-    #: Names of the parts that keypoints tell, left and right merged; empty if there are none.
+    #: Names of the parts that keypoints tell; empty if there are none.
     parts: Sequence[str] = ()
+    #: Which images these are.
+    split: str
+    #: What `split` may be.
+    splits: Sequence[str] = ("train", "test")
+    #: Whether it is read from a folder.
+    needs_path: bool = True
 
     @abstractmethod
     def __len__(self) -> int:
@@ -61,8 +95,20 @@ class Dataset(ABC):
     def label(self, index: int) -> int:
         """Return the class of an image without reading it."""
 
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return what changes whenever an image or its label may have changed: the key of what is cached."""
+
     def __iter__(self) -> Iterator[Sample]:
         return (self[i] for i in range(len(self)))
+
+    def labels(self) -> NDArray[np.int64]:
+        """Return the classes of all images."""
+        return np.array([self.label(i) for i in range(len(self))], np.int64)
+
+    def attributes(self) -> Attributes | None:
+        """Return what is known about the classes, None if nothing is."""
+        return None
 
     def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
         """Return the parts in which two classes truly differ, None if the data set cannot know."""
@@ -70,3 +116,37 @@ class Dataset(ABC):
 
 
 DATASETS: Registry[type[Dataset]] = Registry("data set", "partswap.data")
+
+
+def open_dataset(name: str, path: str | Path | None = None, split: str = "test", **options: Any) -> Dataset:
+    """Return a registered data set.
+
+    Parameters
+    ----------
+    name : str
+        ``"cub"``, ``"dogs"``, ``"inaturalist"``, ``"folder"``, ``"aviary"``, ...
+    path : str or Path, optional
+        Its folder; the aviary is drawn and has none.
+    split : str
+        Which images.
+    **options
+        What the data set takes besides.
+    """
+    kind = DATASETS.get(name)
+    if kind.needs_path != (path is not None):
+        raise SettingError(
+            f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
+            "Pass its path." if kind.needs_path else "Leave the path out.",
+        )
+    return kind(split, **options) if path is None else kind(path, split, **options)  # type: ignore[call-arg]
+
+
+def check_split(name: str, split: str, splits: Sequence[str]) -> None:
+    """Raise an error that suggests the nearest split if there is none called `split`."""
+    if split not in splits:
+        raise SettingError(f"{name} has no split {split!r}.", suggest(split, splits) or f"Use one of {list(splits)}.")
+
+
+def digest(*facts: object) -> str:
+    """Return a short fingerprint of some facts."""
+    return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()
