@@ -33,7 +33,7 @@ class Aviary(Dataset):
     needs_path = False
 
     def __init__(self, split: str = "test", *, per_class: int = 25, seed: int = 0, merge_sides: bool = True) -> None:
-        check_split("aviary", split, SPLITS)
+        check_split("aviary", split, self.splits)
         if per_class < 1:
             raise SettingError(f"per_class is {per_class}.", "Use at least 1.")
         self.split, self.per_class, self.seed = split, per_class, seed
