@@ -37,7 +37,7 @@ class Encoded:
     logits : Tensor
         ``(n, classes)``.
     pictures : list of PIL.Image.Image
-        The part of each image the model sees.
+        The part of each image the model sees; empty if nobody is going to look at them.
     names : list of str
         Paths where there were any.
     """
@@ -60,7 +60,7 @@ class Encoded:
             None if self.contexts is None else self.contexts[at],
             None if self.aux is None else self.aux[at],
             self.logits[at],
-            [self.pictures[i] for i in at],
+            [self.pictures[i] for i in at] if self.pictures else [],
             [self.names[i] for i in at],
         )
 
@@ -175,10 +175,9 @@ class Explainer:
             query_aux=None if encoded.aux is None else encoded.aux[0],
             distractor_aux=donors.aux,
         )
-        return replace(
-            found.with_images(encoded.pictures[0], donors.pictures),
-            source=self._source(found, encoded, donors, right),
-        )
+        if encoded.pictures and donors.pictures:
+            found = found.with_images(encoded.pictures[0], donors.pictures)
+        return replace(found, source=self._source(found, encoded, donors, right))
 
     def explain_many(
         self,

@@ -102,6 +102,10 @@ class Dataset(ABC):
     def __iter__(self) -> Iterator[Sample]:
         return (self[i] for i in range(len(self)))
 
+    def image(self, index: int) -> Image.Image:
+        """Return one image without its annotations."""
+        return self[index].image
+
     def labels(self) -> NDArray[np.int64]:
         """Return the classes of all images."""
         return np.array([self.label(i) for i in range(len(self))], np.int64)

@@ -1,0 +1,58 @@
+"""Some images of a data set, as a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL.Image import Image
+
+from partswap.data.base import Attributes, Dataset, Sample, digest
+
+
+class Subset(Dataset):
+    """Some images of another data set, in the order given."""
+
+    def __init__(self, data: Dataset, indices: Sequence[int]) -> None:
+        self.data, self.indices = data, list(indices)
+        self.classes, self.parts, self.split, self.splits = data.classes, data.parts, data.split, data.splits
+        self.needs_path = data.needs_path
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.data[self.indices[index]]
+
+    def image(self, index: int) -> Image:
+        """Return one image without its annotations."""
+        return self.data.image(self.indices[index])
+
+    def label(self, index: int) -> int:
+        """Return the class of an image without reading it."""
+        return self.data.label(self.indices[index])
+
+    def fingerprint(self) -> str:
+        """Return a key that changes with the data set and with what is chosen."""
+        return digest(self.data.fingerprint(), self.indices)
+
+    def attributes(self) -> Attributes | None:
+        """Return what is known about the classes."""
+        return self.data.attributes()
+
+    def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
+        """Return the parts in which two classes truly differ, None if the data set cannot know."""
+        return self.data.differing_parts(first, second)
+
+
+def held_out(data: Dataset, *, share: float, seed: int) -> tuple[Subset, Subset]:
+    """Return a data set without a share of every class (at least one image of those with two), and that share."""
+    rng = np.random.default_rng(seed)
+    labels = data.labels()
+    out: set[int] = set()
+    for c in sorted(set(labels.tolist())):
+        mine = np.flatnonzero(labels == c)
+        if len(mine) > 1:
+            out.update(rng.permutation(mine)[: max(1, round(share * len(mine)))].tolist())
+    kept = [i for i in range(len(data)) if i not in out]
+    return Subset(data, kept), Subset(data, sorted(out))

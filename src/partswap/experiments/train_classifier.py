@@ -1,0 +1,253 @@
+"""``partswap train classifier``: fine-tune a network on a data set, all of it or what lies behind a frozen trunk."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from torch import Tensor, nn
+
+from partswap.data.base import Dataset
+from partswap.data.features import prefetch
+from partswap.data.subset import held_out
+from partswap.errors import SettingError
+from partswap.experiments.views import FrozenViews, Views, image_batches
+from partswap.models.checkpoints import Classifier, load_classifier, save_classifier
+from partswap.models.precision import autocast
+from partswap.models.preprocessing import preprocess_for
+from partswap.models.several import main_first
+from partswap.models.training import Recipe, fit, search_lr
+from partswap.models.zoo import load_model, start_from
+from partswap.progress import Track, no_progress
+from partswap.splitting import split
+
+#: What ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
+LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train.
+
+    Attributes
+    ----------
+    architecture : str
+        A name from the zoo.
+    start : str or None
+        A file, "default" for the official ImageNet weights, or None to start from random numbers.
+    freeze : str or None
+        The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
+    views : int
+        How many views of each training image are kept behind the frozen layer.
+    freeze_norm : bool
+        Whether batch norm keeps the statistics it started with, as it should with small batches.
+    """
+
+    architecture: str
+    start: str | None = "default"
+    freeze: str | None = None
+    views: int = 4
+    freeze_norm: bool = True
+
+
+def train_classifier(
+    train: Dataset,
+    test: Dataset,
+    plan: Plan,
+    recipe: Recipe,
+    out: Path,
+    *,
+    lr: float | None = None,
+    cache: Path | None = None,
+    track: Track = no_progress,
+    console: Console | None = None,
+    accelerator: Any = None,
+) -> Classifier:
+    """Train a classifier, save it to `out` and return it; a second call goes on, or returns what is there.
+
+    Parameters
+    ----------
+    train, test : Dataset
+        Images to learn from, and to measure on once at the end.
+    plan, recipe : Plan, Recipe
+        What, and how.
+    out : Path
+        Folder for checkpoints and the result.
+    lr : float, optional
+        Overrides the recipe's learning rate; 0 searches for a good one first.
+    cache : Path, optional
+        Folder of caches.
+    accelerator : accelerate.Accelerator, optional
+        Spreads every batch over several devices; see `partswap.models.several`.
+    """
+    console = console or Console(quiet=True)
+    if list(train.classes) != list(test.classes):
+        raise SettingError("the two splits have different classes.", "Use two splits of one data set.")
+    if (out / "model.json").exists():
+        done = load_classifier(out)
+        if done.record.get("plan") != asdict(plan) or done.record.get("data") != train.fingerprint():
+            raise SettingError(f"{out} holds a classifier made otherwise.", "Choose another folder, or delete it.")
+        console.print(f"{out} is finished: {done.record['accuracy']:.1%} right", highlight=False)
+        return done
+    torch.manual_seed(recipe.seed)
+    session = _Session(train, test, plan, cache, recipe, track)
+    if lr == 0:
+        recipe = replace(recipe, lr=_find_lr(session, recipe, console))
+    elif lr is not None:
+        recipe = replace(recipe, lr=lr)
+    history = session.fit(recipe, out, console, accelerator)
+    accuracy = session.accuracy(test)
+    record: dict[str, Any] = {
+        "plan": asdict(plan),
+        "recipe": asdict(recipe),
+        "data": train.fingerprint(),
+        "train_images": len(train),
+        "test_images": len(test),
+        "accuracy": accuracy,
+        "history": history,
+    }
+    classifier = Classifier(session.model, plan.architecture, list(train.classes), session.preprocess, record)
+    if accelerator is None or accelerator.is_main_process:
+        save_classifier(classifier, out)
+        clean_up(out)
+    console.print(f"{plan.architecture}: {accuracy:.1%} of {len(test)} test images right, saved {out}", highlight=False)
+    return classifier
+
+
+def clean_up(out: Path) -> None:
+    """Remove what only an unfinished training needs."""
+    for leftover in (*out.glob("*checkpoint-*"), out / "training.json"):
+        leftover.unlink(missing_ok=True)
+
+
+class _Session:
+    """A network with the data it learns from."""
+
+    def __init__(
+        self, train: Dataset, test: Dataset, plan: Plan, cache: Path | None, recipe: Recipe, track: Track
+    ) -> None:
+        self.train, self.test, self.plan, self.cache, self.track = train, test, plan, cache, track
+        self.precision, self.seed = recipe.precision, recipe.seed
+        self.model = load_model(plan.architecture, classes=len(train.classes))
+        self.random: list[str] = start_from(self.model, plan.start) if plan.start else []
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.preprocess = preprocess_for(self.model)
+        self.split = None
+        self.part: nn.Module = self.model
+        if plan.freeze is not None:
+            size = self.preprocess.size
+            self.split = split(self.model, plan.freeze, probe=torch.randn(2, 3, size, size))
+            if self.split.route != "fx":
+                raise SettingError(
+                    f"{plan.architecture} cannot be trained behind {plan.freeze!r}: its graph cannot be read.",
+                    "Leave --freeze out and train all of it.",
+                )
+            self.part = self.split.head.body
+        self._frozen: dict[tuple[str, int], FrozenViews] = {}
+
+    def views(self, data: Dataset) -> Views:
+        return Views(data, self.preprocess, seed=self.seed)
+
+    def frozen(self, data: Dataset, count: int) -> FrozenViews:
+        assert self.split is not None
+        at = (data.fingerprint(), count)
+        if at not in self._frozen:
+            self._frozen[at] = FrozenViews(
+                self.views(data), self.split, count, cache=self.cache, precision=self.precision, track=self.track
+            )
+        return self._frozen[at]
+
+    def batches(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
+        if self.split is None:
+            yield from image_batches(self.views(data), epoch, first, recipe.batch, recipe.seed)
+            return
+        labels = torch.from_numpy(data.labels())
+        frozen = self.frozen(data, self.plan.views)
+        for inputs, rows, _ in frozen.epoch(epoch, first, recipe.batch, recipe.seed):
+            yield inputs, labels[rows % len(labels)]
+
+    def fit(
+        self,
+        recipe: Recipe,
+        out: Path,
+        console: Console,
+        accelerator: Any = None,
+        data: Dataset | None = None,
+    ) -> list[dict[str, float]]:
+        data = data or self.train
+        if self.split is not None:
+            with main_first(accelerator):
+                self.frozen(data, self.plan.views)
+        names = dict(self.model.named_parameters())
+        new = [names[name] for name in self.random if name in names]
+
+        def said(epoch: int, entry: Any) -> None:
+            text = f"epoch {epoch + 1:3d}: loss {entry['loss']:.3f}, {entry['seconds']:.0f} s"
+            console.print(text, highlight=False)
+
+        return fit(
+            self.part,
+            lambda epoch, first: self.batches(data, recipe, epoch, first),
+            math.ceil(len(data) / recipe.batch),
+            recipe,
+            out,
+            loss=lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing),
+            new=new,
+            key={"plan": asdict(self.plan), "data": data.fingerprint()},
+            track=self.track,
+            frozen=norms(self.part) if self.plan.freeze_norm else (),
+            accelerator=accelerator,
+            on_epoch=said,
+        )
+
+    @torch.no_grad()
+    def accuracy(self, data: Dataset) -> float:
+        """Return the share of images that the network gets right, as they are at test time."""
+        self.part.eval()
+        right = 0
+        chunks = [range(start, min(start + 32, len(data))) for start in range(0, len(data), 32)]
+        if self.split is not None:
+            frozen = self.frozen(data, 1)
+            batches: Iterator[tuple[Tensor, ...]] = (frozen.rows(chunk) for chunk in chunks)
+        else:
+            views = self.views(data)
+            batches = ((inputs,) for inputs in prefetch(chunks, lambda i: views.tensor(i, 0)))
+        for chunk, inputs in zip(chunks, batches, strict=True):
+            with autocast(self.precision):
+                said = self.part(*inputs).argmax(1)
+            right += sum(int(s) == data.label(i) for s, i in zip(said, chunk, strict=True))
+        return right / len(data)
+
+
+def _find_lr(session: _Session, recipe: Recipe, console: Console) -> float:
+    """Return the learning rate that learns most in one epoch, judged on training images it did not see."""
+    rest, judged = held_out(session.train, share=0.1, seed=recipe.seed)
+    before = {k: v.clone() for k, v in session.part.state_dict().items()}
+
+    def trial(candidate: Recipe) -> float:
+        session.part.load_state_dict(before)
+        with tempfile.TemporaryDirectory() as folder:
+            session.fit(replace(candidate, epochs=1, schedule="cosine"), Path(folder), Console(quiet=True), data=rest)
+        return session.accuracy(judged)
+
+    best = search_lr(
+        LEARNING_RATES,
+        recipe,
+        trial,
+        on_trial=lambda lr, score: console.print(f"learning rate {lr:g}: {score:.1%} after one epoch", highlight=False),
+    )
+    session.part.load_state_dict(before)
+    console.print(f"learning rate {best:g}", highlight=False)
+    return best
+
+
+def norms(model: nn.Module) -> list[nn.Module]:
+    """Return the batch norms of a network."""
+    return [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]

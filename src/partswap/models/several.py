@@ -1,0 +1,60 @@
+"""Several devices, or several machines, for training: Accelerate does it, an extra installs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from partswap.errors import MissingDependencyError, SettingError
+
+
+def launch(processes: int, function: Callable[[Any], None]) -> None:
+    """Call ``function(accelerator)`` in every process: one per device here, or those of the launcher we run under.
+
+    Under ``accelerate launch`` (several machines) the processes exist already; otherwise they are started here, one per
+    GPU, or on the CPU where there are not so many. One process gets None and needs nothing installed.
+    """
+    if processes < 1:
+        raise SettingError(f"processes is {processes}.", "Use at least 1.")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        function(_accelerate().Accelerator())
+    elif processes == 1:
+        function(None)
+    elif torch.cuda.device_count() >= processes:
+        _accelerate().notebook_launcher(_Process(function, cpu=False), num_processes=processes)
+    else:
+        _accelerate().debug_launcher(_Process(function, cpu=True), num_processes=processes)
+
+
+class _Process:
+    """What runs in each process."""
+
+    def __init__(self, function: Callable[[Any], None], *, cpu: bool) -> None:
+        self.function, self.cpu = function, cpu
+
+    def __call__(self) -> None:
+        if self.cpu:
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("WORLD_SIZE", "1"))))
+        self.function(_accelerate().Accelerator(cpu=self.cpu))
+
+
+def main_first(accelerator: Any) -> AbstractContextManager[Any]:
+    """Let the first process do something (fill a cache) before the others do it."""
+    if accelerator is None:
+        return nullcontext()
+    context: AbstractContextManager[Any] = accelerator.main_process_first()
+    return context
+
+
+def _accelerate() -> Any:
+    try:
+        import accelerate
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "training on several devices needs Accelerate.", "Run: pip install 'partswap[train]'"
+        ) from error
+    return accelerate

@@ -1,0 +1,48 @@
+"""Progress, shown or not: long work takes a `Track`, and the command line passes one that draws bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+Advance = Callable[[int], None]
+
+
+class Track(Protocol):
+    """Opens a bar: ``with track("features", total=100, done=20) as advance: advance(5)``."""
+
+    def __call__(self, title: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+        """Return a context whose value is called with how much was done since."""
+
+
+def no_progress(title: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+    """Show nothing."""
+    return nullcontext(lambda _steps: None)
+
+
+@contextmanager
+def bars(title: str, total: int, done: int = 0) -> Iterator[Advance]:
+    """Show a bar with rate and time left; where nobody watches, one line at the end."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description:<26}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+               TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, refresh_per_second=2) as progress:
+        task = progress.add_task(title, total=total, completed=done, rate="")
+
+        def advance(steps: int) -> None:
+            progress.update(task, advance=steps)
+            speed = progress.tasks[0].speed
+            progress.update(task, rate=f"{speed:.1f}/s" if speed else "")
+
+        yield advance

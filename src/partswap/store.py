@@ -1,0 +1,175 @@
+"""Arrays on disk that are filled row by row and survive being killed.
+
+A store is a folder: ``key.json`` says what the arrays were computed from, ``progress.json`` how many rows are
+done, and each array is one ``.npy`` file. Rows are written before the progress that counts them, so a killed run
+goes on after the last counted row, and the finished files are the same, byte for byte, as if nothing had happened.
+The folder's name holds a digest of the key: other inputs, another folder, so nothing stale is ever read.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partswap.errors import FileFormatError, PartswapError, ShapeError
+
+
+def default_cache() -> Path:
+    """Return where caches go unless one says otherwise: ``$PARTSWAP_CACHE``, else the user's cache folder."""
+    if "PARTSWAP_CACHE" in os.environ:
+        return Path(os.environ["PARTSWAP_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "partswap"
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON so that the file is whole or absent, whenever the process dies."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    os.replace(temporary, path)
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; a file that is none raises a partswap error."""
+    try:
+        return json.loads(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not valid JSON ({error}).", "Delete it and run again.") from error
+
+
+class Store:
+    """Arrays with `count` rows each, filled in order.
+
+    Parameters
+    ----------
+    cache : Path
+        Folder of all stores.
+    title : str
+        Readable start of this store's folder name.
+    key : Mapping
+        Everything the arrays depend on, as plain JSON values.
+    count : int
+        How many rows there will be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = Store(Path(tempfile.mkdtemp()), "squares", {"of": "numbers"}, count=4)
+    >>> while not store.complete:
+    ...     rows = np.arange(store.done, min(store.done + 3, 4))
+    ...     store.append(squares=rows**2)
+    >>> store.array("squares").tolist()
+    [0, 1, 4, 9]
+    """
+
+    def __init__(self, cache: Path, title: str, key: Mapping[str, Any], count: int) -> None:
+        self.key = {**json.loads(json.dumps(key)), "count": count}
+        text = json.dumps(self.key, sort_keys=True)
+        self.folder = cache / f"{title}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+        self.count = count
+        self.done = 0
+        self._layout: dict[str, tuple[tuple[int, ...], np.dtype[Any], int]] = {}
+        self._open()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is there."""
+        return self.done == self.count
+
+    @property
+    def names(self) -> list[str]:
+        """The arrays it holds."""
+        return sorted(self._layout)
+
+    def append(self, **rows: NDArray[Any]) -> None:
+        """Add the next rows of every array."""
+        lengths = {len(r) for r in rows.values()}
+        if len(lengths) != 1 or self.done + max(lengths) > self.count or (self._layout and set(rows) != set(self.names)):
+            raise ShapeError(
+                f"{ {name: len(r) for name, r in rows.items()} } rows do not go on {self.folder.name} at {self.done} "
+                f"of {self.count}.",
+                "Give every array the same number of rows, no more than are missing.",
+            )
+        try:
+            for name, array in rows.items():
+                self._write(name, np.ascontiguousarray(array))
+            self.done += lengths.pop()
+            write_json(self.folder / "progress.json", {"done": self.done})
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise PartswapError(
+                f"the disk of {self.folder} is full after {self.done} of {self.count} rows.",
+                "Make room, or choose another cache folder (--cache), and run again: it goes on from here.",
+            ) from error
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array, memory-mapped and read-only; all of it must be there."""
+        if not self.complete:
+            raise FileFormatError(
+                f"{self.folder} has {self.done} of {self.count} rows.", "Run the command that made it again; it goes on."
+            )
+        if self.count == 0:
+            return np.empty(0)
+        shape, dtype, offset = self._layout[name]
+        return np.memmap(self._path(name), dtype, "r", offset, (self.count, *shape))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
+
+    def _open(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        progress = self.folder / "progress.json"
+        if not (self.folder / "key.json").exists():
+            write_json(self.folder / "key.json", self.key)
+        if progress.exists():
+            done = read_json(progress).get("done")
+            if isinstance(done, int) and 0 <= done <= self.count:
+                self.done = done
+        for path in sorted(self.folder.glob("*.npy")) if self.done else ():
+            self._layout[path.stem] = self._header(path)
+            shape, dtype, offset = self._layout[path.stem]
+            needed = offset + self.done * int(np.prod(shape)) * dtype.itemsize
+            if path.stat().st_size < needed:
+                raise FileFormatError(
+                    f"{path} is shorter than its {self.done} finished rows: it was cut off.",
+                    f"Delete the folder {self.folder} and run again.",
+                )
+
+    def _header(self, path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+        try:
+            with path.open("rb") as file:
+                np.lib.format.read_magic(file)
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+                return tuple(shape[1:]), dtype, file.tell()
+        except ValueError as error:
+            raise FileFormatError(
+                f"{path} is no array file ({error}).", f"Delete the folder {self.folder} and run again."
+            ) from error
+
+    def _write(self, name: str, rows: NDArray[Any]) -> None:
+        path = self._path(name)
+        if name not in self._layout:
+            with path.open("wb") as file:
+                header = {"descr": np.lib.format.dtype_to_descr(rows.dtype), "fortran_order": False}
+                np.lib.format.write_array_header_1_0(file, {**header, "shape": (self.count, *rows.shape[1:])})
+                self._layout[name] = (rows.shape[1:], rows.dtype, file.tell())
+        shape, dtype, offset = self._layout[name]
+        if rows.shape[1:] != shape or rows.dtype != dtype:
+            raise ShapeError(
+                f"{name} has rows of shape {shape} and type {dtype}, and got {rows.shape[1:]} of {rows.dtype}.",
+                "Images of one size give grids of one size: preprocess them alike.",
+            )
+        # Plain writes, not a writable memory map: a full disk is then an error and not a crash.
+        with path.open("r+b") as file:
+            file.seek(offset + self.done * int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+            file.write(rows.data)
+            file.flush()
+            os.fsync(file.fileno())
