@@ -26,7 +26,7 @@ from partswap.models.several import main_first
 from partswap.models.training import Recipe, fit, search_lr
 from partswap.models.zoo import load_model, start_from
 from partswap.progress import Track, no_progress
-from partswap.splitting import split
+from partswap.splitting import Split, split
 
 #: What ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
 LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
@@ -139,16 +139,10 @@ class _Session:
         self.random: list[str] = start_from(self.model, plan.start) if plan.start else []
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.preprocess = preprocess_for(self.model)
-        self.split = None
+        self.split: Split | None = None
         self.part: nn.Module = self.model
         if plan.freeze is not None:
-            size = self.preprocess.size
-            self.split = split(self.model, plan.freeze, probe=torch.randn(2, 3, size, size))
-            if self.split.route != "fx":
-                raise SettingError(
-                    f"{plan.architecture} cannot be trained behind {plan.freeze!r}: its graph cannot be read.",
-                    "Leave --freeze out and train all of it.",
-                )
+            self.split = cut_for_training(self.model, plan.freeze, self.preprocess.size)
             self.part = self.split.head.body
         self._frozen: dict[tuple[str, int], FrozenViews] = {}
 
@@ -246,6 +240,17 @@ def _find_lr(session: _Session, recipe: Recipe, console: Console) -> float:
     session.part.load_state_dict(before)
     console.print(f"learning rate {best:g}", highlight=False)
     return best
+
+
+def cut_for_training(model: nn.Module, layer: str, size: int) -> Split:
+    """Return a network cut where it is frozen; ``head.body`` is what can be trained."""
+    cut = split(model, layer, probe=torch.randn(2, 3, size, size))
+    if cut.route != "fx":
+        raise SettingError(
+            f"{type(model).__name__} cannot be trained behind {layer!r}: its graph cannot be read.",
+            "Freeze up to another layer, or leave --freeze out and train all of it.",
+        )
+    return cut
 
 
 def norms(model: nn.Module) -> list[nn.Module]:

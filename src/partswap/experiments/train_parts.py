@@ -19,16 +19,17 @@ from partswap.data.base import Dataset
 from partswap.data.features import prefetch
 from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
-from partswap.experiments.train_classifier import Plan, clean_up, norms
+from partswap.experiments.train_classifier import Plan, clean_up, cut_for_training, norms
 from partswap.experiments.views import FrozenViews, Views
 from partswap.grid import GridShape
+from partswap.images import Preprocess
 from partswap.models.parts import Detector, PartsDetector, load_detector, save_detector
 from partswap.models.precision import autocast
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.training import Recipe, fit, shuffled
 from partswap.models.zoo import load_model, start_from
 from partswap.progress import Track, no_progress
-from partswap.splitting import Split, split
+from partswap.splitting import Split
 
 
 class _Flat(nn.Module):
@@ -73,7 +74,7 @@ def train_parts(
     preprocess = preprocess_for(base)
     model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    trainer = _Session(model, preprocess, plan, cache, recipe, track)
+    trainer = _Session(model, base, preprocess, plan, cache, recipe, track)
     history = trainer.fit(train, recipe, out, console)
     precisions = trainer.average_precisions(test)
     mean = float(np.mean(list(precisions.values())))
@@ -94,7 +95,14 @@ def train_parts(
 
 class _Session:
     def __init__(
-        self, model: PartsDetector, preprocess: Any, plan: Plan, cache: Path | None, recipe: Recipe, track: Track
+        self,
+        model: PartsDetector,
+        base: nn.Module,
+        preprocess: Preprocess,
+        plan: Plan,
+        cache: Path | None,
+        recipe: Recipe,
+        track: Track,
     ) -> None:
         self.model, self.preprocess, self.plan, self.cache, self.track = model, preprocess, plan, cache, track
         self.recipe = recipe
@@ -103,15 +111,9 @@ class _Session:
         flat = _Flat(model)
         self.part: nn.Module = flat
         if plan.freeze is not None:
-            size = preprocess.size
-            name = f"detector.backbone.{plan.freeze}"
-            self.split = split(flat, name, probe=torch.randn(2, 3, size, size))
-            if self.split.route != "fx":
-                raise SettingError(
-                    f"{plan.architecture} cannot be trained behind {plan.freeze!r}: its graph cannot be read.",
-                    "Leave --freeze out and train all of it.",
-                )
-            self.part = self.split.head.body
+            # The trunk as the classifier has it: what was computed for training one serves the other.
+            self.split = cut_for_training(base, plan.freeze, preprocess.size)
+            self.part = cut_for_training(flat, f"detector.backbone.{plan.freeze}", preprocess.size).head.body
         self._targets: dict[tuple[int, int, int], Tensor] = {}
         self._frozen: dict[tuple[int, int], FrozenViews] = {}
 

@@ -1,0 +1,141 @@
+"""Do an auxiliary's cells fall into parts? K-means on the cells, a majority part per cluster, how often it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partswap.data.base import Dataset
+from partswap.data.geometry import on_canvas
+from partswap.data.on_grid import CellFacts
+from partswap.errors import SettingError
+from partswap.grid import GridShape
+from partswap.images import Preprocess
+
+#: K-means sees at most this many cells; all of them are assigned afterwards.
+FITTED = 100_000
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Cells in clusters.
+
+    Attributes
+    ----------
+    assigned : numpy.ndarray
+        ``(images, cells)``, the cluster of every cell.
+    parts : list of str or None
+        The part most of a cluster's keypoint cells hold; None for clusters without any.
+    accuracy : float
+        How often a cell with a keypoint holds its cluster's part.
+    """
+
+    assigned: NDArray[np.int32]
+    parts: list[str | None]
+    accuracy: float
+
+
+def cluster_parts(
+    grids: NDArray[Any], facts: Sequence[CellFacts], clusters: int, *, seed: int = 0, chunk: int = 64
+) -> Clusters:
+    """Cluster the cells of all images (directions, as the cosine sees them) and name the clusters by keypoints.
+
+    Parameters
+    ----------
+    grids : numpy.ndarray
+        Auxiliary grids ``(n, e, h, w)``; may be memory-mapped, they are read in chunks.
+    facts : sequence of CellFacts
+        What the cells of each image hold.
+    clusters : int
+        K.
+    """
+    from sklearn.cluster import MiniBatchKMeans
+
+    images, cells = len(grids), grids.shape[2] * grids.shape[3]
+    if images * cells < clusters:
+        raise SettingError(f"{images * cells} cells cannot make {clusters} clusters.", "Use more images or fewer clusters.")
+    rng = np.random.default_rng(seed)
+    share = min(1.0, FITTED / (images * cells))
+    chosen = []
+    for start in range(0, images, chunk):
+        block = directions(grids[start : start + chunk])
+        chosen.append(block if share == 1 else block[rng.random(len(block)) < share])
+    model = MiniBatchKMeans(clusters, random_state=seed, batch_size=4096, n_init=3, max_iter=50)
+    model.fit(np.concatenate(chosen))
+    assigned = np.concatenate(
+        [model.predict(directions(grids[start : start + chunk])) for start in range(0, images, chunk)]
+    ).reshape(images, cells)
+    return name_clusters(assigned.astype(np.int32), facts, clusters)
+
+
+def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clusters: int) -> Clusters:
+    """Give each cluster the part that most of its keypoint cells hold, and count how often that is right."""
+    votes: list[Counter[str]] = [Counter() for _ in range(clusters)]
+    held = [
+        (int(assigned[image, cell]), parts)
+        for image, known in enumerate(facts)
+        for cell, parts in enumerate(known.keypoints or ())
+        if parts
+    ]
+    if not held:
+        raise SettingError("no cell of these images holds a keypoint.", "Use a data set with keypoints.")
+    for cluster, parts in held:
+        votes[cluster].update(parts)
+    # Of equally frequent parts the first by name, so that a run is repeatable.
+    names = [min(v.items(), key=lambda item: (-item[1], item[0]))[0] if v else None for v in votes]
+    right = sum(names[cluster] in parts for cluster, parts in held)
+    return Clusters(assigned, names, right / len(held))
+
+
+def directions(grids: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the cells of grids as rows of length 1."""
+    rows = np.moveaxis(np.asarray(grids, np.float32), 1, -1).reshape(-1, grids.shape[1])
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+def draw_clusters(
+    data: Dataset, preprocess: Preprocess, clusters: Clusters, grid: GridShape, path: Path, *, rows: int = 6, columns: int = 8
+) -> Path:
+    """Draw the largest clusters that have a part: images with the cells of the cluster lit and the rest dimmed."""
+    from matplotlib.figure import Figure
+
+    with_part = [k for k, part in enumerate(clusters.parts) if part]
+    sizes = {k: int((clusters.assigned == k).any(1).sum()) for k in with_part}
+    shown: list[int] = []
+    for k in sorted(with_part, key=lambda k: -sizes[k]):
+        if clusters.parts[k] not in {clusters.parts[s] for s in shown}:  # one row per part reads better
+            shown.append(k)
+    shown = shown[:rows]
+    figure = Figure(figsize=(1.25 * columns + 1.1, 1.25 * len(shown)), layout="constrained")
+    axes = figure.subplots(len(shown), columns, squeeze=False)
+    for row, k in enumerate(shown):
+        images = np.flatnonzero((clusters.assigned == k).any(1))
+        images = images[np.linspace(0, len(images) - 1, min(columns, len(images))).astype(int)]
+        for column in range(columns):
+            axis = axes[row, column]
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.set_frame_on(False)
+            if column < len(images):
+                axis.imshow(_lit(data, preprocess, int(images[column]), clusters.assigned, k, grid))
+        axes[row, 0].set_ylabel(str(clusters.parts[k]), rotation=0, ha="right", va="center", fontsize=11)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    return path
+
+
+def _lit(
+    data: Dataset, preprocess: Preprocess, index: int, assigned: NDArray[np.int32], cluster: int, grid: GridShape
+) -> NDArray[np.uint8]:
+    canvas = np.asarray(on_canvas(data[index], preprocess).image, np.float32)
+    height, width = canvas.shape[:2]
+    inside = (assigned[index] == cluster).reshape(grid)
+    rows, columns = np.arange(height) * grid.h // height, np.arange(width) * grid.w // width
+    lit = inside[rows][:, columns][..., None]
+    return np.where(lit, canvas, 0.3 * canvas + 120).clip(0, 255).astype(np.uint8)

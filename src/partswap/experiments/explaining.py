@@ -1,0 +1,156 @@
+"""Explain a whole split from its features: who is explained towards what, from which images, and what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from partswap.counterfactual import Counterfactual
+from partswap.data.base import Dataset
+from partswap.data.features import Encodings
+from partswap.data.geometry import on_canvas
+from partswap.data.on_grid import CellFacts, cell_facts
+from partswap.data.pairs import choose_distractors, confused_classes
+from partswap.errors import PartswapError
+from partswap.explainer import Explainer
+from partswap.grid import GridShape
+from partswap.images import Preprocess
+from partswap.metrics import Evidence
+from partswap.progress import Track, no_progress
+from partswap.search import Method
+
+
+@dataclass(frozen=True)
+class Task:
+    """One explanation to make.
+
+    Attributes
+    ----------
+    query : int
+        Which image.
+    target : int
+        Towards which class.
+    distractors : tuple of int
+        From which images, in the order they were drawn.
+    """
+
+    query: int
+    target: int
+    distractors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All explanations of a split, and why some images have none.
+
+    Attributes
+    ----------
+    tasks : list of Task
+        In the order of the images.
+    misclassified : int
+        Images that the model gets wrong: there is no right decision to explain.
+    without_distractors : list of int
+        Classes no image of which the model gets right, though others should be explained towards them.
+    """
+
+    tasks: list[Task]
+    misclassified: int
+    without_distractors: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def first(self, count: int | None, *, seed: int = 0) -> Tasks:
+        """Return some of the tasks, drawn at random but kept in order."""
+        if count is None or count >= len(self.tasks):
+            return self
+        chosen = torch.randperm(len(self.tasks), generator=torch.Generator().manual_seed(seed))[:count]
+        return Tasks([self.tasks[i] for i in sorted(chosen.tolist())], self.misclassified, self.without_distractors)
+
+
+def plan_tasks(
+    encodings: Encodings, *, distractors: int = 20, seed: int = 0, targets: Mapping[int, int] | None = None
+) -> Tasks:
+    """Return what to explain: every image the model gets right, towards the class it is most confused with.
+
+    Parameters
+    ----------
+    encodings : Encodings
+        Of the evaluated split.
+    distractors : int
+        How many to draw, if there are so many that the model gets right.
+    seed : int
+        For the draw.
+    targets : Mapping[int, int], optional
+        Class to class; by default from the confusion matrix.
+    """
+    labels = torch.from_numpy(encodings.data.labels())
+    right = encodings.logits.argmax(1) == labels
+    targets = targets if targets is not None else confused_classes(encodings.logits, labels)
+    tasks: list[Task] = []
+    empty: set[int] = set()
+    for query in right.nonzero().flatten().tolist():
+        target = targets[int(labels[query])]
+        donors = choose_distractors(encodings.logits, labels, target, distractors, seed=seed, query=query)
+        if donors:
+            tasks.append(Task(query, target, tuple(donors)))
+        else:
+            empty.add(target)
+    if not tasks:
+        raise PartswapError(
+            f"there is nothing to explain: the model gets {int(right.sum())} of {len(labels)} images right, and "
+            f"{len(empty)} classes have no distractor.",
+            "Use a better classifier, or more images.",
+        )
+    return Tasks(tasks, int((~right).sum()), sorted(empty))
+
+
+def explain_tasks(
+    explainer: Explainer,
+    encodings: Encodings,
+    tasks: Sequence[Task],
+    method: Method,
+    *,
+    track: Track = no_progress,
+    title: str = "",
+) -> Iterator[tuple[Task, Counterfactual]]:
+    """Yield every task with its counterfactual, in order; methods for one distractor get the first."""
+    explainer.method = method
+    with track(title or method.title, len(tasks)) as advance:
+        for task in tasks:
+            donors = task.distractors[: method.distractors]
+            yield task, explainer.explain(encodings.select([task.query]), encodings.select(donors), task.target)
+            advance(1)
+
+
+class Facts:
+    """What the cells of a data set's images hold, looked up once each.
+
+    Parameters
+    ----------
+    data : Dataset
+        The images.
+    preprocess : Preprocess
+        How the classifier sees them.
+    grid : GridShape
+        Its grid.
+    """
+
+    def __init__(self, data: Dataset, preprocess: Preprocess, grid: GridShape) -> None:
+        self.data, self.preprocess, self.grid = data, preprocess, grid
+        self._known: dict[int, CellFacts] = {}
+
+    def __getitem__(self, index: int) -> CellFacts:
+        if index not in self._known:
+            self._known[index] = cell_facts(on_canvas(self.data[index], self.preprocess), self.grid)
+        return self._known[index]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def evidence(self, task: Task) -> Evidence:
+        """Return what is known about the images of a task."""
+        differing = self.data.differing_parts(self.data.label(task.query), task.target)
+        return Evidence(self[task.query], [self[k] for k in task.distractors], differing)

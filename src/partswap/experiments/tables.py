@@ -1,0 +1,80 @@
+"""Tables: the same rows for the terminal, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of results.
+
+    Attributes
+    ----------
+    title : str
+        What it shows.
+    columns : sequence of str
+        Headings.
+    rows : sequence of sequences
+        Text as it is, numbers with `digits` decimals, None as a dash.
+    note : str
+        What a reader should know: the setting, how many images.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    digits: int = 1
+
+    def show(self, cell: Cell) -> str:
+        """Return a cell as text."""
+        if cell is None:
+            return "–"
+        return f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)
+
+    def rich(self) -> Table:
+        """Return it for the terminal."""
+        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, caption=self.note or None,
+                      caption_justify="left")  # fmt: skip
+        for index, column in enumerate(self.columns):
+            table.add_column(column, justify="right" if self._numeric(index) else "left")
+        for row in self.rows:
+            table.add_row(*(self.show(cell) for cell in row))
+        return table
+
+    def markdown(self) -> str:
+        """Return it as Markdown, with its title and note."""
+        rule = ["---:" if self._numeric(i) else "---" for i in range(len(self.columns))]
+        lines = [self.columns, rule, *([self.show(cell) for cell in row] for row in self.rows)]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join(part for part in (f"**{self.title}**", table, self.note) if part) + "\n"
+
+    def csv(self) -> str:
+        """Return it as CSV, numbers in full."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
+        return out.getvalue()
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write ``name.md`` and ``name.csv``; returns the paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{name}.md", folder / f"{name}.csv"]
+        for path, text in zip(paths, (self.markdown(), self.csv()), strict=True):
+            path.write_text(text)
+        return paths
+
+    def _numeric(self, index: int) -> bool:
+        cells = [row[index] for row in self.rows if row[index] is not None]
+        return bool(cells) and all(isinstance(cell, float | int) for cell in cells)
