@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -158,14 +159,26 @@ class _Session:
             )
         return self._frozen[at]
 
-    def batches(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
+    def batches(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
         if self.split is None:
-            yield from image_batches(self.views(data), epoch, first, recipe.batch, recipe.seed)
+            for images, labels in image_batches(self.views(data), epoch, first, recipe.batch, recipe.seed):
+                yield (images,), labels
             return
         labels = torch.from_numpy(data.labels())
         frozen = self.frozen(data, self.plan.views)
         for inputs, rows, _ in frozen.epoch(epoch, first, recipe.batch, recipe.seed):
             yield inputs, labels[rows % len(labels)]
+
+    def mixed(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
+        """Yield batches whose targets are probabilities, pairs of images mixed if the recipe says so."""
+        for step, (inputs, labels) in enumerate(self.batches(data, recipe, epoch, first), first):
+            targets = F.one_hot(labels, len(data.classes)).float()
+            if recipe.mixup:
+                rng = np.random.default_rng((recipe.seed, 4, epoch, step))
+                share, other = float(rng.beta(recipe.mixup, recipe.mixup)), rng.permutation(len(targets))
+                inputs = tuple(share * x + (1 - share) * x[other] for x in inputs)
+                targets = share * targets + (1 - share) * targets[other]
+            yield inputs, targets
 
     def fit(
         self,
@@ -188,7 +201,7 @@ class _Session:
 
         return fit(
             self.part,
-            lambda epoch, first: self.batches(data, recipe, epoch, first),
+            lambda epoch, first: self.mixed(data, recipe, epoch, first),
             math.ceil(len(data) / recipe.batch),
             recipe,
             out,

@@ -48,6 +48,8 @@ class Recipe:
         A tenth after 70 % and again after 90 % of all steps, or warm-up and half a cosine.
     label_smoothing : float
         Share of the target's probability that is spread over all classes.
+    mixup : float
+        Parameter of the Beta distribution by which pairs of inputs and their targets are mixed; 0 mixes none.
     precision : {"float32", "bfloat16"}
         Of forward and backward passes; weights stay in float32.
     seed : int
@@ -64,6 +66,7 @@ class Recipe:
     schedule: Literal["steps", "cosine"] = "steps"
     milestones: tuple[float, float] = (0.7, 0.9)
     label_smoothing: float = 0.0
+    mixup: float = 0.0
     precision: Precision = "float32"
     seed: int = 0
 

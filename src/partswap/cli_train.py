@@ -1,0 +1,174 @@
+"""``partswap train ...`` and ``partswap tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from partswap.errors import SettingError
+
+train_app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
+console = Console()
+
+Data = Annotated[str, typer.Option(help="Data set: cub, dogs, inaturalist, folder, aviary.")]
+DataPath = Annotated[Path | None, typer.Option("--path", help="Its folder.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder for features; default: your cache folder, or $PARTSWAP_CACHE.")]
+PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, or auto: what this machine is fast at.")]
+Start = Annotated[str | None, typer.Option(help="Weights to start from: a file, 'default' (official ImageNet), 'none'.")]
+Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
+ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
+
+
+@train_app.command("classifier")
+def classifier(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
+    path: DataPath = None,
+    arch: Annotated[str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any timm name.")] = "vgg16",
+    start: Start = "default",
+    freeze: Freeze = None,
+    views: ViewsOption = 4,
+    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
+    lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
+    new_lr: Annotated[float | None, typer.Option(help="Learning rate of layers that start from random numbers.")] = None,
+    batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
+    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
+    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4,
+    label_smoothing: Annotated[float, typer.Option(help="Share of the target spread over all classes.")] = 0.0,
+    mixup: Annotated[float, typer.Option(help="Beta parameter of mixup; 0 is none.")] = 0.0,
+    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
+    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
+    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
+    precision: PrecisionOption = "auto",
+    cache: Cache = None,
+    seed: Annotated[int, typer.Option(help="For everything random.")] = 0,
+    processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
+    threads: Threads = None,
+) -> None:
+    """Fine-tune a classifier; a killed run goes on with the same command."""
+    from partswap.data.base import open_dataset
+    from partswap.experiments.train_classifier import Plan, train_classifier
+    from partswap.models.several import launch
+    from partswap.progress import bars
+
+    _use_threads(threads)
+    recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
+                     weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
+                     seed=seed)  # fmt: skip
+    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
+    sets = [open_dataset(data, path, split) for split in (train_split, test_split)]
+
+    def run(accelerator: Any) -> None:
+        train_classifier(
+            sets[0], sets[1], plan, recipe, out, lr=0.0 if lr == "auto" else None, cache=cache, track=bars,
+            console=console, accelerator=accelerator,
+        )  # fmt: skip
+
+    launch(processes, run)
+
+
+@train_app.command("parts")
+def parts(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
+    path: DataPath = None,
+    arch: Annotated[str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any timm name.")] = "resnet50",
+    layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
+    start: Start = "default",
+    freeze: Freeze = None,
+    views: ViewsOption = 4,
+    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 50,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
+    new_lr: Annotated[float | None, typer.Option(help="Learning rate of the 1 x 1 convolution.")] = None,
+    batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
+    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
+    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4,
+    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
+    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
+    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
+    precision: PrecisionOption = "auto",
+    cache: Cache = None,
+    seed: Annotated[int, typer.Option(help="For everything random.")] = 0,
+    threads: Threads = None,
+) -> None:
+    """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
+    from partswap.data.base import open_dataset
+    from partswap.experiments.train_classifier import Plan
+    from partswap.experiments.train_parts import train_parts
+    from partswap.progress import bars
+
+    _use_threads(threads)
+    recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
+                     weight_decay=weight_decay, label_smoothing=0.0, mixup=0.0, precision=precision, seed=seed)  # fmt: skip
+    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
+    sets = [open_dataset(data, path, split) for split in (train_split, test_split)]
+    train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
+
+
+def tune(
+    data: Data,
+    model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
+    auxiliary: Annotated[str, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")],
+    path: DataPath = None,
+    split: Annotated[str, typer.Option(help="Images to tune on: not those you report results on.")] = "train",
+    weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
+    layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
+    method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
+    queries: Annotated[int, typer.Option(help="How many images to explain with each pair.")] = 100,
+    distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 20,
+    lam: Annotated[list[float] | None, typer.Option(help="Weights to try; repeat the flag.")] = None,
+    tau: Annotated[list[float] | None, typer.Option(help="Temperatures to try; repeat the flag.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
+    precision: PrecisionOption = "auto",
+    cache: Cache = None,
+    seed: Annotated[int, typer.Option(help="For the choice of images.")] = 0,
+) -> None:
+    """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
+    from partswap.experiments.setting import AuxiliaryChoice, open_setting
+    from partswap.experiments.tune import LAMBDAS, TAUS
+    from partswap.experiments.tune import tune as run
+    from partswap.progress import bars
+    from partswap.store import write_json
+
+    setting = open_setting(
+        data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
+        cache=cache, precision=resolve_precision(precision), track=bars,
+    )  # fmt: skip
+    tuning = run(setting, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
+                 distractors=distractors, seed=seed, track=bars)  # fmt: skip
+    console.print(tuning.table().rich())
+    tuning.table().save(out, "tune")
+    write_json(out / "tune.json", tuning.record())
+    picture = tuning.plot(out / "tune.png")
+    console.print(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}", highlight=False)
+
+
+def resolve_precision(precision: str) -> str:
+    """Return what ``auto`` means on this machine."""
+    from partswap.models.precision import fast_precision
+
+    return fast_precision() if precision == "auto" else precision
+
+
+def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
+    from partswap.models.training import Recipe
+
+    if lr != "auto":
+        try:
+            rest["lr"] = float(lr)
+        except ValueError as error:
+            raise SettingError(f"the learning rate is {lr!r}.", "Give a number, or auto.") from error
+    return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]
+
+
+def _use_threads(threads: int | None) -> None:
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
