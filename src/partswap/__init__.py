@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from partswap.images import Preprocess
     from partswap.layers import default_layer, list_layers
     from partswap.metrics import METRICS
-    from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
+    from partswap.models.auxiliaries import AUXILIARIES, Auxiliary, load_auxiliary
     from partswap.models.zoo import load_model
     from partswap.search import METHODS, find_counterfactual, find_counterfactuals
     from partswap.splitting import Split, split
@@ -46,6 +46,7 @@ _HOMES = {
     "find_counterfactual": "partswap.search",
     "find_counterfactuals": "partswap.search",
     "list_layers": "partswap.layers",
+    "load_auxiliary": "partswap.models.auxiliaries",
     "load_model": "partswap.models.zoo",
     "split": "partswap.splitting",
 }
@@ -71,6 +72,7 @@ __all__ = [
     "find_counterfactual",
     "find_counterfactuals",
     "list_layers",
+    "load_auxiliary",
     "load_model",
     "split",
 ]

@@ -131,6 +131,20 @@ def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
     """Send a probe through a mirror twice; check that it gives the same finite logits both times."""
     probe = make_probe(twin, probe)
     twin = without_hooks(twin, probe)
+    with quiet(probe.device):
+        seen = observe(twin, probe)
+        logits = check_logits(seen.logits, probe.shape[0])
+        again = twin(probe)
+    if not same(logits, again, 1e-5):
+        raise NondeterministicModelError(
+            "the model gives different logits for the same images in eval mode.",
+            "Remove what is random in its forward pass (for example F.dropout without its training=).",
+        )
+    return seen
+
+
+def observe(twin: nn.Module, probe: Tensor) -> Survey:
+    """Send a probe through a mirror once; `logits` is whatever comes out."""
     shapes: dict[str, tuple[int, ...]] = {}
     convolved: dict[str, tuple[int, int]] = {}
     calls: dict[str, int] = {}
@@ -146,20 +160,13 @@ def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
 
         return module.register_forward_hook(hook)
 
-    with quiet(probe.device):
-        handles = [watch(name, module) for name, module in twin.named_modules() if name]
-        try:
-            logits = check_logits(run(twin, probe), probe.shape[0])
-        finally:
-            for handle in handles:
-                handle.remove()
-        again = twin(probe)
-    if not same(logits, again, 1e-5):
-        raise NondeterministicModelError(
-            "the model gives different logits for the same images in eval mode.",
-            "Remove what is random in its forward pass (for example F.dropout without its training=).",
-        )
-    return Survey(probe, logits, shapes, convolved, calls)
+    handles = [watch(name, module) for name, module in twin.named_modules() if name]
+    try:
+        output = run(twin, probe)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Survey(probe, output, shapes, convolved, calls)
 
 
 def run(twin: nn.Module, probe: Tensor) -> Any:

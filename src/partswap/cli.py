@@ -103,7 +103,16 @@ def explain(
     model: Annotated[str, typer.Option(help="Name of a torchvision or timm model, or aviary:vgg, aviary:resnet.")],
     weights: Annotated[str | None, typer.Option(help="Path to its weights, or 'default' for official ones.")] = None,
     layer: Annotated[str | None, typer.Option(help="Where to cut it (see partswap layers).")] = None,
-    auxiliary: Annotated[str | None, typer.Option(help="Who says which cells show the same part.")] = None,
+    auxiliary: Annotated[
+        str | None,
+        typer.Option(help="Who says which cells show the same part: deepcluster, classifier, timm:NAME, ..."),
+    ] = None,
+    auxiliary_weights: Annotated[
+        str | None, typer.Option(help="Path to its weights; the official ones are downloaded if not given.")
+    ] = None,
+    auxiliary_layer: Annotated[
+        str | None, typer.Option(help="Its layer; the last before the pooling if not given.")
+    ] = None,
     method: Annotated[str, typer.Option(help="goyal, paper or partswap.")] = "partswap",
     target: Annotated[
         int | None, typer.Option(help="Class the model should say; its second guess if not given.")
@@ -124,6 +133,8 @@ def explain(
         weights=weights,
         layer=layer,
         auxiliary=auxiliary,
+        auxiliary_weights=auxiliary_weights,
+        auxiliary_layer=auxiliary_layer,
         method=method,
         target=target,
         keep_misclassified=keep_misclassified,

@@ -15,7 +15,7 @@ from partswap.counterfactual import Counterfactual
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError, suggest
 from partswap.heads import HeadPlan
 from partswap.images import ImageLike, Preprocess
-from partswap.models.auxiliaries import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.preprocessing import preprocess_for
 from partswap.search import METHODS, Method
 from partswap.search.checks import class_index
@@ -77,8 +77,8 @@ class Explainer:
     layer : str, optional
         Where to cut it; by default after the last down-sampling (``partswap layers`` lists the choices).
     auxiliary : str, Auxiliary, torch.nn.Module or None
-        What says which cells show the same part: a registered name, or a module from the classifier's own inputs to
-        a grid. None: the semantic term is left out.
+        What says which cells show the same part: a name (`partswap.load_auxiliary` lists them), or a module from the
+        classifier's own inputs to a grid. None: the semantic term is left out.
     method : str or Method
         A registered name or a method with its settings.
     preprocess : Preprocess, optional
@@ -115,7 +115,7 @@ class Explainer:
         self.split = split(model, layer, probe=probe)
         self.model_name = type(model).__name__
         self.device = device
-        self.auxiliary = self._auxiliary(auxiliary)
+        self.auxiliary = self._auxiliary(auxiliary, model)
         self.method = self._method(method)
         self.class_names = list(class_names) if class_names is not None else None
         self.batch_size = batch_size
@@ -225,9 +225,12 @@ class Explainer:
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
-    def _auxiliary(self, auxiliary: str | Auxiliary | nn.Module | None) -> Auxiliary | None:
+    def _auxiliary(self, auxiliary: str | Auxiliary | nn.Module | None, model: nn.Module) -> Auxiliary | None:
+        if auxiliary == "classifier":
+            layer = self.split.layer
+            return load_auxiliary("classifier", classifier=model, layer=layer, preprocess=self.preprocess)
         if isinstance(auxiliary, str):
-            return AUXILIARIES.get(auxiliary)()
+            return load_auxiliary(auxiliary)
         if isinstance(auxiliary, nn.Module):
             return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
         return auxiliary

@@ -9,10 +9,11 @@ from torch import nn
 
 from partswap import aviary
 from partswap.counterfactual import Counterfactual
-from partswap.errors import ImageError, NoDistractorsError
+from partswap.errors import ImageError, NoDistractorsError, SettingError
 from partswap.explainer import Explainer
 from partswap.images import Preprocess
 from partswap.models import shipped
+from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.zoo import load_model
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
@@ -26,13 +27,26 @@ def explain_files(
     weights: str | None = None,
     layer: str | None = None,
     auxiliary: str | None = None,
+    auxiliary_weights: str | None = None,
+    auxiliary_layer: str | None = None,
     method: str = "partswap",
     target: int | None = None,
     keep_misclassified: bool = False,
 ) -> Counterfactual:
     """Explain one image file with others (or all in a folder) as distractors."""
     network, preprocess, names = _classifier(model, weights)
-    explainer = Explainer(network, layer, auxiliary=auxiliary, method=method, preprocess=preprocess, class_names=names)
+    helper: str | Auxiliary | None = auxiliary
+    if auxiliary_weights is not None or auxiliary_layer is not None:
+        if auxiliary is None:
+            raise SettingError("weights or a layer of an auxiliary, and no auxiliary.", "Name it with --auxiliary.")
+        helper = load_auxiliary(
+            auxiliary,
+            weights=auxiliary_weights,
+            layer=auxiliary_layer,
+            classifier=network,
+            preprocess=preprocess,
+        )
+    explainer = Explainer(network, layer, auxiliary=helper, method=method, preprocess=preprocess, class_names=names)
     return explainer.explain(query, find_images(distractors), target, keep_misclassified=keep_misclassified)
 
 

@@ -1,51 +1,64 @@
-"""Classifiers by name, from torchvision and timm, with official weights, one's own, or none."""
+"""Classifiers by name, from torchvision and timm, with official weights, one's own, a start for training, or none."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import pickle
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from partswap import _vision
-from partswap.errors import FileFormatError, PartswapError, SettingError, UnknownNameError, suggest
+from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
+from partswap.models.weights import load_strictly, read_weights, start_from
 
-LIBRARIES = ("torchvision", "timm")
-# How training frameworks wrap the state dict in a checkpoint, and prefix its keys.
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "state_dict_ema", "model_ema")
-_PREFIXES = ("module.", "_orig_mod.", "model.")
+__all__ = ["load_model", "model_names", "read_weights", "start_from"]
+
+LIBRARIES = ("torchvision", "timm", "partswap")
 
 
-def load_model(name: str, *, weights: str | Path | None = None, classes: int | None = None) -> nn.Module:
+def load_model(
+    name: str,
+    *,
+    weights: str | Path | None = None,
+    classes: int | None = None,
+    start: str | Path | None = None,
+) -> nn.Module:
     """Return a classifier by name, in eval mode.
 
     Parameters
     ----------
     name : str
-        ``"torchvision:resnet50"``, ``"timm:vit_small_patch16_224"``, or a bare name, which is looked up in
-        torchvision first and then in timm.
+        ``"torchvision:resnet50"``, ``"timm:vit_small_patch16_224"``, ``"partswap:resnet50_v1"`` (strides as in
+        He et al. 2016 and Caffe's weights), or a bare name, which is looked up in this order.
     weights : str or Path, optional
         None for random weights (the model then knows nothing: good for tests only), ``"default"`` for the
         official pretrained ones (downloaded by torchvision or timm), or a file: ``.safetensors``, ``.pt``,
         ``.pth``.
     classes : int, optional
         Number of classes; by default that of the file, else that of the official weights.
+    start : str or Path, optional
+        A file to train on from, instead of `weights`: what fits is loaded, and only the last layers may stay random
+        (see `start_from`).
 
     Examples
     --------
     >>> model = load_model("timm:vit_small_patch16_224", weights="default")
     >>> model = load_model("vgg16", weights="vgg16_cub.pth", classes=200)
+    >>> model = load_model("vgg16", start="vgg16_imagenet.pth", classes=200)  # to be trained
     """
     library, architecture = _find(name)
     if classes is not None and classes < 2:
         raise SettingError(f"classes is {classes}.", "A classifier has at least two classes.")
+    if weights is not None and start is not None:
+        raise SettingError(
+            f"weights is {str(weights)!r} and start is {str(start)!r}.",
+            "Pass weights for a classifier that is ready, start for one that is to be trained.",
+        )
     official = weights == "default"
+    if official and library == "partswap":
+        raise SettingError(f"there are no official weights of {name!r}.", "Pass a file as weights.")
     state = None if weights is None or official else read_weights(weights)
     if official and library == "torchvision" and classes is not None:
         raise SettingError(
@@ -64,60 +77,20 @@ def load_model(name: str, *, weights: str | Path | None = None, classes: int | N
     if state is not None:
         if classes is None:
             model = _with_classes_of(state, model, library, architecture)
-        _load(model, state, str(weights))
+        load_strictly(model, state, str(weights))
+    if start is not None:
+        start_from(model, start)
     return model.eval()
 
 
 def model_names(library: str) -> list[str]:
-    """Return the classifiers that ``"torchvision"`` or ``"timm"`` has."""
+    """Return the classifiers that ``"torchvision"``, ``"timm"`` or ``"partswap"`` has."""
+    if library == "partswap":
+        return ["resnet50_v1"]
     if library == "timm":
         return list(_vision.timm().list_models())
     models = _vision.torchvision().models
     return list(models.list_models(module=models))
-
-
-def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """Return the state dict of a ``.safetensors``, ``.pt`` or ``.pth`` file, unwrapped."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileFormatError(f"there is no weights file {str(path)!r}.", 'Check the path, or use "default".')
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state: Any = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-        RuntimeError,
-        ValueError,
-        EOFError,
-        KeyError,
-    ) as error:
-        raise FileFormatError(
-            f"{path.name} cannot be read as weights ({str(error).strip().splitlines()[0][:200]}).",
-            "Save a plain state dict: torch.save(model.state_dict(), path).",
-        ) from error
-    except Exception as error:
-        if type(error).__module__.startswith("safetensors"):
-            raise FileFormatError(f"{path.name} is no safetensors file ({error}).", "Save it again.") from error
-        raise
-    return _unwrapped(state, path.name)
-
-
-def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
-    for wrapper in _WRAPPERS:
-        if isinstance(state, Mapping) and isinstance(state.get(wrapper), Mapping):
-            state = state[wrapper]
-    if not isinstance(state, Mapping) or not state or not all(isinstance(v, Tensor) for v in state.values()):
-        raise FileFormatError(f"{name} holds no state dict.", "Save one: torch.save(model.state_dict(), path).")
-    found: dict[str, Tensor] = dict(state)
-    for prefix in _PREFIXES:
-        if all(key.startswith(prefix) for key in found):
-            found = {key.removeprefix(prefix): value for key, value in found.items()}
-    return found
 
 
 def _find(name: str) -> tuple[str, str]:
@@ -147,6 +120,8 @@ def _build(library: str, architecture: str, official: bool, classes: int | None)
         extra = {} if classes is None else {"num_classes": classes}
         model: nn.Module = _vision.timm().create_model(architecture, pretrained=official, **extra)
         return model
+    if library == "partswap":
+        return _resnet50_v1(classes)
     models = _vision.torchvision().models
     options: dict[str, Any] = {} if classes is None else {"num_classes": classes}
     if official:
@@ -154,6 +129,15 @@ def _build(library: str, architecture: str, official: bool, classes: int | None)
     elif "init_weights" in inspect.signature(models.get_model_builder(architecture)).parameters:
         options["init_weights"] = True  # says so, or GoogLeNet and Inception warn about it
     model = models.get_model(architecture, **options)
+    return model
+
+
+def _resnet50_v1(classes: int | None) -> nn.Module:
+    """Return a ResNet-50 whose stride is in the 1x1 convolutions; torchvision moved it into the 3x3 ones."""
+    model = _build("torchvision", "resnet50", False, classes)
+    for stage in ("layer2", "layer3", "layer4"):
+        block: Any = model.get_submodule(f"{stage}.0")
+        block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
     return model
 
 
@@ -165,25 +149,3 @@ def _with_classes_of(state: dict[str, Tensor], model: nn.Module, library: str, a
     if len(sizes) != 1 or any(own[key].shape[1:] != state[key].shape[1:] for key in differ):
         return model
     return _build(library, architecture, False, sizes.pop())
-
-
-def _load(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
-    own = model.state_dict()
-    # A counter that PyTorch versions before 0.4 did not have; nothing depends on it in eval mode.
-    missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
-    unknown = [key for key in state if key not in own]
-    shapes = [
-        f"{key} is {tuple(state[key].shape)} in the file and {tuple(own[key].shape)} in the model"
-        for key in own
-        if key in state and own[key].shape != state[key].shape
-    ]
-    if not (missing or unknown or shapes):
-        model.load_state_dict(state, strict=False)
-        return
-    problems = [f"missing: {', '.join(missing[:3])}"] if missing else []
-    problems += [f"not in the model: {', '.join(unknown[:3])}"] if unknown else []
-    problems += shapes[:3]
-    fix = "Name the architecture the weights were trained with."
-    if shapes and not missing and not unknown:
-        fix = "Pass classes=, the number of classes the weights were trained with."
-    raise FileFormatError(f"{source} does not fit {type(model).__name__} ({'; '.join(problems)}).", fix)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
-from partswap.models.shipped import PREPROCESS, load
+from partswap.models.shipped import PREPROCESS, build, load
+from partswap.models.trunk import Trunk
+from partswap.models.weights import load_strictly, read_weights
 
 
 @AUXILIARIES.register("aviary")
-def aviary_auxiliary() -> Auxiliary:
-    """Return the auxiliary that ``partswap aviary train auxiliary`` makes."""
-    return Auxiliary("aviary", load("auxiliary"), PREPROCESS)
+def aviary_auxiliary(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+    """Return the auxiliary that ``partswap aviary train auxiliary`` makes, or one it made (`weights`)."""
+    if weights is None:
+        model = load("auxiliary")
+    else:
+        model = build("auxiliary")
+        load_strictly(model, read_weights(weights), str(weights), fix="Pass what partswap aviary train auxiliary made.")
+    return Auxiliary("aviary", model if layer is None else Trunk(model, layer), PREPROCESS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 import torch
 from PIL.Image import Image, Resampling
@@ -15,6 +17,9 @@ from partswap.images import Preprocess
 from partswap.registry import Registry
 
 BILINEAR = Resampling.BILINEAR
+# Cells after a ReLU have cosines from 0 to 1, tokens after a layer norm from -1 to 1: twice the range, so twice the
+# temperature of the ResNets for a matching that is as sharp.
+TAU_TOKENS = 0.2
 
 
 @dataclass(frozen=True)
@@ -42,17 +47,19 @@ class Auxiliary:
         # The same weights in eval mode: batch statistics would make a grid depend on what is encoded beside it.
         object.__setattr__(self, "model", mirror(self.model))
 
+    def inputs(self, canvases: Sequence[Image]) -> Tensor:
+        """Return images as the classifier sees them as the batch ``(n, 3, H, W)`` that the model gets."""
+        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        side = self.preprocess.size
+        # Resized, never cropped: cells of both grids must show the same places.
+        return torch.stack([self.preprocess.tensor(c.resize((side, side), BILINEAR)) for c in canvases]).to(device)
+
     @torch.no_grad()
     def grids(self, canvases: Sequence[Image], *, batch: int = 32) -> Tensor:
         """Return the auxiliary grids ``(n, e, h, w)`` of images as the classifier sees them."""
-        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        side = self.preprocess.size
         out = []
         for start in range(0, len(canvases), batch):
-            chunk = canvases[start : start + batch]
-            # Resized, never cropped: cells of both grids must show the same places.
-            inputs = torch.stack([self.preprocess.tensor(c.resize((side, side), BILINEAR)) for c in chunk])
-            grids = self.model(inputs.to(device))
+            grids = self.model(self.inputs(canvases[start : start + batch]))
             if not isinstance(grids, Tensor) or grids.ndim != 4:
                 got = tuple(grids.shape) if isinstance(grids, Tensor) else f"a {type(grids).__name__}"
                 raise ShapeError(
@@ -63,4 +70,11 @@ class Auxiliary:
         return torch.cat(out)
 
 
-AUXILIARIES: Registry[Callable[[], Auxiliary]] = Registry("auxiliary", "partswap.models.auxiliaries")
+class Builder(Protocol):
+    """What is registered: makes an auxiliary from a file (official weights by default), cut at a layer."""
+
+    def __call__(self, *, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+        """Return the auxiliary."""
+
+
+AUXILIARIES: Registry[Builder] = Registry("auxiliary", "partswap.models.auxiliaries")

@@ -1,0 +1,85 @@
+"""Auxiliaries by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from partswap.errors import SettingError, UnknownNameError, suggest
+from partswap.images import Preprocess
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
+from partswap.models.auxiliaries.classifier import of_classifier
+from partswap.models.preprocessing import preprocess_for
+from partswap.models.trunk import Trunk
+from partswap.models.zoo import load_model
+
+
+def load_auxiliary(
+    name: str,
+    *,
+    weights: str | Path | None = None,
+    layer: str | None = None,
+    tau: float | None = None,
+    classifier: nn.Module | None = None,
+    preprocess: Preprocess | None = None,
+) -> Auxiliary:
+    """Return an auxiliary by name.
+
+    Parameters
+    ----------
+    name : str
+        A registered one (``AUXILIARIES.names()``), or any model of torchvision or timm: ``"timm:NAME"``,
+        ``"torchvision:NAME"``, or the bare name.
+    weights : str or Path, optional
+        A file; by default the official weights, downloaded once.
+    layer : str, optional
+        The layer whose output is compared; by default the last grid before the final pooling.
+    tau : float, optional
+        The temperature; by default the one that suits the auxiliary.
+    classifier : torch.nn.Module, optional
+        The classifier that is explained; only the auxiliary ``"classifier"`` needs it.
+    preprocess : Preprocess, optional
+        How that classifier wants its images; by default what it says itself.
+
+    Examples
+    --------
+    ``load_auxiliary("deepcluster")``, ``load_auxiliary("moco", weights="moco_v2_800ep_pretrain.pth.tar")``,
+    ``load_auxiliary("timm:convnext_tiny", layer="stages.2")``.
+    """
+    if name == "classifier" and classifier is not None:
+        auxiliary = _of_classifier(classifier, weights, layer, preprocess)
+    elif name in AUXILIARIES:
+        auxiliary = AUXILIARIES.get(name)(weights=weights, layer=layer)
+    else:
+        auxiliary = _of_zoo(name, weights, layer)
+    if tau is None:
+        return auxiliary
+    if not tau > 0:
+        raise SettingError(f"tau is {tau}.", "A temperature is above zero.")
+    return replace(auxiliary, tau=tau)
+
+
+def _of_classifier(
+    model: nn.Module, weights: str | Path | None, layer: str | None, preprocess: Preprocess | None
+) -> Auxiliary:
+    if weights is not None:
+        raise SettingError('the auxiliary "classifier" has the weights of the classifier.', "Leave its weights out.")
+    return of_classifier(model, layer, preprocess)
+
+
+def _of_zoo(name: str, weights: str | Path | None, layer: str | None) -> Auxiliary:
+    try:
+        # A file may lack the classifier, which an auxiliary never runs.
+        model = load_model(name, weights="default") if weights is None else load_model(name, start=weights)
+    except UnknownNameError as error:
+        if ":" in name:
+            raise
+        raise UnknownNameError(
+            f"there is no auxiliary called {name!r}.",
+            f"{suggest(name, AUXILIARIES) or error.fix} Known: {', '.join(AUXILIARIES)}, torchvision's and timm's.",
+        ) from error
+    preprocess = preprocess_for(model)
+    trunk = Trunk(model, layer, size=preprocess.size)
+    return Auxiliary(name, trunk, preprocess, tau=TAU_TOKENS if trunk.layout.kind == "tokens" else 0.1)

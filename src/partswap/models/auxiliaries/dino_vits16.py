@@ -1,0 +1,25 @@
+"""DINO (Caron et al. 2021) with a ViT-S/16, trained without labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from partswap import _vision
+from partswap.images import Preprocess
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
+from partswap.models.published import Published
+from partswap.models.trunk import Trunk
+
+PUBLISHED = Published(
+    "https://dl.fbaipublicfiles.com/dino/dino_deitsmall16_pretrain/dino_deitsmall16_pretrain.pth",
+    prefix="backbone.",  # in a full checkpoint, of which the teacher is taken
+    heads=("head.",),
+)
+
+
+@AUXILIARIES.register("dino_vits16")
+def dino_vits16(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+    """Return DINO's ViT-S/16: its 14 x 14 patch tokens after the last norm."""
+    model = _vision.timm().create_model("vit_small_patch16_224", num_classes=0)
+    PUBLISHED.load(model, weights)
+    return Auxiliary("dino_vits16", Trunk(model, layer or "norm"), Preprocess(224), tau=TAU_TOKENS)

@@ -1,0 +1,25 @@
+"""EfficientNet-Lite0 trained on ImageNet's labels: small and fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from partswap import _vision
+from partswap.images import Preprocess
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.published import Published
+from partswap.models.trunk import Trunk
+
+PUBLISHED = Published(
+    "https://github.com/rwightman/pytorch-image-models/releases/download/v0.1-weights/tf_efficientnet_lite0-0aa007d2.pth",
+    heads=("classifier.",),
+)
+
+
+@AUXILIARIES.register("efficientnet_lite0")
+def efficientnet_lite0(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+    """Return timm's EfficientNet-Lite0, cut before its final pooling."""
+    model = _vision.timm().create_model("tf_efficientnet_lite0", num_classes=0)
+    PUBLISHED.load(model, weights)
+    half = (0.5, 0.5, 0.5)
+    return Auxiliary("efficientnet_lite0", Trunk(model, layer or "bn2"), Preprocess(224, mean=half, std=half))

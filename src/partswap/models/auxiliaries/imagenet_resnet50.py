@@ -1,0 +1,18 @@
+"""A ResNet-50 trained on ImageNet's labels: what the classifiers themselves start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.published import Published
+
+# torchvision's IMAGENET1K_V1
+PUBLISHED = Published("https://download.pytorch.org/models/resnet50-0676ba61.pth", heads=("fc.",))
+
+
+@AUXILIARIES.register("imagenet_resnet50")
+def imagenet_resnet50(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+    """Return torchvision's first ResNet-50."""
+    return resnet50_auxiliary("imagenet_resnet50", PUBLISHED, weights, layer)

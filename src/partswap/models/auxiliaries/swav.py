@@ -1,0 +1,20 @@
+"""SwAV (Caron et al. 2020): a ResNet-50 trained without labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.published import Published
+
+PUBLISHED = Published(
+    "https://dl.fbaipublicfiles.com/deepcluster/swav_800ep_pretrain.pth.tar",
+    heads=("projection_head.", "prototypes."),
+)
+
+
+@AUXILIARIES.register("swav")
+def swav(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+    """Return SwAV, 800 epochs."""
+    return resnet50_auxiliary("swav", PUBLISHED, weights, layer)

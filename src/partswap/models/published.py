@@ -1,0 +1,82 @@
+"""Published weights: fetching them, and taking the backbone out of the file they come in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from partswap import _vision
+from partswap.errors import PartswapError, SettingError
+from partswap.models.weights import load_strictly, read_weights
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of weights as its authors lay it out.
+
+    Parameters
+    ----------
+    url : str or None
+        Where the official file is; None if there is none, so that a local one must be given.
+    prefix : str
+        How the backbone's names begin, if they do (a file of the backbone alone is read, too).
+    heads : tuple of str
+        How names begin of what is not the backbone: projections, prototypes, queues, classifiers. Anything else in
+        the file is an error.
+    """
+
+    url: str | None
+    prefix: str = ""
+    heads: tuple[str, ...] = ()
+
+    def load(
+        self,
+        model: nn.Module,
+        weights: str | Path | None,
+        adapt: Callable[[dict[str, Tensor], nn.Module], Mapping[str, Tensor]] | None = None,
+    ) -> None:
+        """Load the backbone from a file, by default the official one; every tensor must be there and fit."""
+        if weights is None and self.url is None:
+            raise SettingError("there are no official weights of this auxiliary.", "Pass a file as weights.")
+        path = Path(weights) if weights is not None else fetch(self.url or "")
+        backbone: Mapping[str, Tensor] = self.backbone(read_weights(path))
+        if adapt is not None:
+            backbone = adapt(dict(backbone), model)
+        layout = f"in the layout of {self.url}" if self.url else "of that architecture"
+        load_strictly(model, backbone, str(path), fix=f"Pass a file {layout}.")
+
+    def backbone(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the backbone's tensors, in single precision."""
+        named = {key.removeprefix(self.prefix): value for key, value in state.items()}
+        kept = {key: value for key, value in named.items() if not key.startswith(self.heads or ("\0",))}
+        return {key: value.float() if value.is_floating_point() else value for key, value in kept.items()}
+
+
+def fetch(url: str) -> Path:
+    """Return the file behind a URL, from torch hub's folder of checkpoints or downloaded into it."""
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    path = folder / url.rpartition("/")[2]
+    if path.is_file():
+        return path
+    digest = torch.hub.HASH_REGEX.search(path.name)  # some names end with the start of the file's hash
+    try:
+        os.makedirs(folder, exist_ok=True)
+        torch.hub.download_url_to_file(url, str(path), hash_prefix=digest.group(1) if digest else None, progress=True)
+    except (OSError, RuntimeError) as error:
+        raise PartswapError(
+            f"{url} could not be fetched ({type(error).__name__}: {error}).",
+            "Without a network, download it elsewhere and pass the local file as weights.",
+        ) from error
+    return path
+
+
+def resnet50() -> nn.Module:
+    """Return torchvision's ResNet-50 without its classifier."""
+    model: nn.Module = _vision.torchvision().models.resnet50()
+    model.fc = nn.Identity()
+    return model

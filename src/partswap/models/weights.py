@@ -1,0 +1,144 @@
+"""Weights in files: reading them without running code, loading them whole or as a start for training."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partswap.errors import FileFormatError
+
+# How training frameworks wrap the state dict in a checkpoint (a student's teacher is the better of the two), and
+# prefix its keys.
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "state_dict_ema", "model_ema", "teacher")
+_PREFIXES = ("module.", "_orig_mod.", "model.")
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """Return the state dict of a ``.safetensors``, ``.pt``, ``.pth`` or ``.pth.tar`` file, unwrapped."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileFormatError(f"there is no weights file {str(path)!r}.", 'Check the path, or use "default".')
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: Any = load_file(path)
+        else:
+            with _plain_settings():
+                state = torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        KeyError,
+    ) as error:
+        raise FileFormatError(
+            f"{path.name} cannot be read as weights ({str(error).strip().splitlines()[0][:200]}).",
+            "Save a plain state dict: torch.save(model.state_dict(), path).",
+        ) from error
+    except Exception as error:
+        if type(error).__module__.startswith("safetensors"):
+            raise FileFormatError(f"{path.name} is no safetensors file ({error}).", "Save it again.") from error
+        raise
+    return _unwrapped(state, path.name)
+
+
+def _plain_settings() -> contextlib.AbstractContextManager[Any]:
+    """Let a checkpoint hold the trainer's command line: a plain record, which torch refuses unless told."""
+    allow = getattr(torch.serialization, "safe_globals", None)  # torch 2.5
+    return contextlib.nullcontext() if allow is None else allow([argparse.Namespace])
+
+
+def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
+    for wrapper in _WRAPPERS:
+        if isinstance(state, Mapping) and isinstance(state.get(wrapper), Mapping):
+            state = state[wrapper]
+    if not isinstance(state, Mapping) or not state or not all(isinstance(v, Tensor) for v in state.values()):
+        raise FileFormatError(f"{name} holds no state dict.", "Save one: torch.save(model.state_dict(), path).")
+    found: dict[str, Tensor] = dict(state)
+    for prefix in _PREFIXES:
+        if all(key.startswith(prefix) for key in found):
+            found = {key.removeprefix(prefix): value for key, value in found.items()}
+    return found
+
+
+def load_strictly(model: nn.Module, state: Mapping[str, Tensor], source: str, *, fix: str = "") -> None:
+    """Load a state dict that must have every tensor of the model, in its shape, and no other."""
+    own = model.state_dict()
+    # A counter that PyTorch versions before 0.4 did not have; nothing depends on it in eval mode.
+    missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
+    unknown = [key for key in state if key not in own]
+    shapes = [_misfit(key, state, own) for key in own if key in state and own[key].shape != state[key].shape]
+    if not (missing or unknown or shapes):
+        model.load_state_dict(state, strict=False)
+        return
+    problems = [f"missing: {', '.join(missing[:3])}"] if missing else []
+    problems += [f"not in the model: {', '.join(unknown[:3])}"] if unknown else []
+    problems += shapes[:3]
+    if not fix and shapes and not missing and not unknown:
+        fix = "Pass classes=, the number of classes the weights were trained with."
+    raise FileFormatError(
+        f"{source} does not fit {type(model).__name__} ({'; '.join(problems)}).",
+        fix or "Name the architecture the weights were trained with.",
+    )
+
+
+def start_from(model: nn.Module, path: str | Path) -> list[str]:
+    """Load what fits of a checkpoint, as a start for training; return the names of what stayed random.
+
+    Everything but the classifier (the last layers) must be in the file: the features of a VGG without its classifier,
+    or ImageNet weights for another number of classes.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Gets the weights; half precision in the file becomes the model's own precision.
+    path : str or Path
+        ``.safetensors``, ``.pt``, ``.pth``.
+    """
+    state, own = read_weights(path), model.state_dict()
+    fits = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
+    random = [key for key in own if key not in fits and not key.endswith("num_batches_tracked")]
+    classifier = _classifier(model)
+    trunk = [key for key in own if not key.startswith(classifier)]
+    lost = [key for key in random if not key.startswith(classifier)]
+    if lost or 2 * len(fits) < len(trunk):
+        problems = [_misfit(key, state, own) for key in (lost or random)[:3]]
+        raise FileFormatError(
+            f"{path} is no start for {type(model).__name__} ({'; '.join(problems)}; {len(fits)} of {len(own)} fit).",
+            "Only the last layers may be missing: name the architecture the weights were trained with.",
+        )
+    model.load_state_dict(fits, strict=False)
+    return random
+
+
+def _misfit(key: str, state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:
+    if key not in state:
+        return f"missing: {key}"
+    return f"{key} is {tuple(state[key].shape)} in the file and {tuple(own[key].shape)} in the model"
+
+
+def _classifier(model: nn.Module) -> tuple[str, ...]:
+    """Return how the names of tensors begin that belong to the last layers, or to a classifier on the side."""
+    prefix = ""
+    while True:
+        parts = [(n, m) for n, m in model.named_children() if next(m.parameters(), None) is not None]
+        if len(parts) != 1 or next(model.parameters(recurse=False), None) is not None:
+            break
+        prefix, model = f"{prefix}{parts[0][0]}.", parts[0][1]  # a wrapper around the network
+    last = {name for name, _ in parts[-1:]} | {name for name, _ in parts if name.lower().startswith("aux")}
+    for (name, module), (_, after) in zip(parts[-2::-1], parts[:0:-1], strict=True):
+        if not (isinstance(module, nn.Linear) and isinstance(after, nn.Linear)):  # a distilled model has two heads
+            break
+        last.add(name)
+    return tuple(f"{prefix}{name}." for name in last)
