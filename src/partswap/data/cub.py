@@ -158,7 +158,7 @@ class Cub(FileDataset):
             return row
 
         rows = list(read_rows(table, convert, "percentages", None))
-        if rows and len(rows) < self._class_ids[-1]:
+        if len(rows) < self._class_ids[-1]:
             raise DataError(f"{table} has {len(rows)} rows, but there is a class {self._class_ids[-1]}.", AGAIN)
         share = np.array([rows[class_id - 1] for class_id in self._class_ids], np.float64) / 100
         return Attributes(self._attribute_names(share.shape[1]), share)
