@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partswap._version import __version__
+from partswap.cli_data import data_app
 from partswap.errors import PartswapError, SettingError
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 aviary_app = typer.Typer(help="The drawn birds: look at them, train on them.", no_args_is_help=True)
 app.add_typer(aviary_app, name="aviary")
+app.add_typer(data_app, name="data")
 console = Console()
 
 

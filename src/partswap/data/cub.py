@@ -26,7 +26,9 @@ Box = tuple[float, float, float, float]
 
 @DATASETS.register("cub")
 class Cub(FileDataset):
-    """CUB-200-2011 or any subset of it; class ids may have gaps, labels are 0, 1, ... in the order of the ids.
+    """Birds with parts, masks and attributes: CUB-200-2011 or any subset.
+
+    Class ids may have gaps; labels are 0, 1, ... in the order of the ids.
 
     Parameters
     ----------

@@ -47,7 +47,9 @@ class Annotation(NamedTuple):
 
 @DATASETS.register("dogs")
 class Dogs(FileDataset):
-    """Stanford Dogs; images that StanfordExtra leaves out have no keypoints.
+    """Dogs with parts: Stanford Dogs and StanfordExtra.
+
+    Images that StanfordExtra leaves out have no keypoints.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Category(NamedTuple):
 
 @DATASETS.register("inaturalist")
 class INaturalist(FileDataset):
-    """iNaturalist 2021, all of it or one supercategory.
+    """Plants and animals: iNaturalist 2021 or one supercategory.
 
     Parameters
     ----------
