@@ -71,6 +71,10 @@ class ImageError(PartswapError):
     """An image is missing or cannot be read."""
 
 
+class DataError(PartswapError):
+    """A data set on disk is not laid out as it should be: a file is missing, a line is malformed, sizes disagree."""
+
+
 class FileFormatError(PartswapError):
     """A file is truncated, foreign, or written by an incompatible version."""
 

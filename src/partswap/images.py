@@ -55,14 +55,17 @@ class Preprocess:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
+    def geometry(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return how an image of ``(width, height)`` is resized and where it is cropped: width, height, left, top."""
+        short = self.resize or self.size
+        scale = short / min(size)
+        width, height = (max(round(side * scale), self.size) for side in size)
+        return width, height, (width - self.size) // 2, (height - self.size) // 2
+
     def canvas(self, image: Image.Image) -> Image.Image:
         """Return the part of the image the model sees, ``size x size``: the grid lies on this."""
-        short = self.resize or self.size
-        width, height = image.size
-        scale = short / min(width, height)
-        width, height = max(round(width * scale), self.size), max(round(height * scale), self.size)
+        width, height, left, top = self.geometry(image.size)
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-        left, top = (width - self.size) // 2, (height - self.size) // 2
         return image.crop((left, top, left + self.size, top + self.size))
 
     def tensor(self, canvas: Image.Image) -> Tensor:

@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from partswap import aviary
 from partswap.data.base import DATASETS, Dataset, Sample, check_split, digest
@@ -54,6 +55,10 @@ class Aviary(Dataset):
         if not 0 <= index < len(self):
             raise IndexError(f"aviary {self.split} has {len(self)} images; there is no image {index}")
         return aviary.draw(self.label(index), (self.seed, SPLITS[self.split], index // len(self.species)))
+
+    def image(self, index: int) -> Image:
+        """Draw one image, without its annotations."""
+        return self.bird(index).image
 
     def __getitem__(self, index: int) -> Sample:
         bird = self.bird(index)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from partswap.data.base import Attributes
+
 
 def confused_classes(logits: Tensor, labels: Tensor) -> dict[int, int]:
     """Return, for each class, the class it is most often mistaken for.
@@ -31,6 +33,19 @@ def confused_classes(logits: Tensor, labels: Tensor) -> dict[int, int]:
         score = counts + 0.5 * probabilities[mine].mean(0).double()
         score[c] = -1
         nearest[int(c)] = int(score.argmax())
+    return nearest
+
+
+def nearest_by_attributes(attributes: Attributes) -> dict[int, int]:
+    """Return, for each class, the other class with the most similar average attributes (Euclidean distance)."""
+    share = attributes.share
+    if len(share) < 2:
+        return {}
+    nearest = {}
+    for c, mine in enumerate(share):
+        distance = np.linalg.norm(share - mine, axis=1)
+        distance[c] = np.inf
+        nearest[c] = int(distance.argmin())
     return nearest
 
 

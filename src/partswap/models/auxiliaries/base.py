@@ -54,20 +54,22 @@ class Auxiliary:
         # Resized, never cropped: cells of both grids must show the same places.
         return torch.stack([self.preprocess.tensor(c.resize((side, side), BILINEAR)) for c in canvases]).to(device)
 
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the grids ``(n, e, h, w)`` of a batch that `inputs` made."""
+        grids = self.model(inputs)
+        if not isinstance(grids, Tensor) or grids.ndim != 4:
+            got = tuple(grids.shape) if isinstance(grids, Tensor) else f"a {type(grids).__name__}"
+            raise ShapeError(
+                f"the auxiliary {self.name} returned {got}.",
+                "It must map images to a grid (n, channels, height, width); cut it before its pooling.",
+            )
+        return grids
+
     @torch.no_grad()
     def grids(self, canvases: Sequence[Image], *, batch: int = 32) -> Tensor:
         """Return the auxiliary grids ``(n, e, h, w)`` of images as the classifier sees them."""
-        out = []
-        for start in range(0, len(canvases), batch):
-            grids = self.model(self.inputs(canvases[start : start + batch]))
-            if not isinstance(grids, Tensor) or grids.ndim != 4:
-                got = tuple(grids.shape) if isinstance(grids, Tensor) else f"a {type(grids).__name__}"
-                raise ShapeError(
-                    f"the auxiliary {self.name} returned {got}.",
-                    "It must map images to a grid (n, channels, height, width); cut it before its pooling.",
-                )
-            out.append(grids)
-        return torch.cat(out)
+        chunks = [canvases[start : start + batch] for start in range(0, len(canvases), batch)]
+        return torch.cat([self.forward(self.inputs(chunk)) for chunk in chunks])
 
 
 class Builder(Protocol):

@@ -10,7 +10,7 @@ from partswap.models.parts import load_detector
 
 
 @AUXILIARIES.register("parts")
-def parts(weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def parts(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
     """Return the backbone of a detector that ``partswap train parts`` saved to the folder `weights`.
 
     `layer` may be "backbone" (the default) or "parts", its part logits.

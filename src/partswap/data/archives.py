@@ -1,0 +1,282 @@
+"""Getting data sets: downloading official archives, unpacking archives without trusting them."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from partswap.errors import DataError, SettingError, UnknownNameError, suggest
+
+CHUNK = 1 << 20
+INAT = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
+DOGS = "http://vision.stanford.edu/aditya86/ImageNetDogs/"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An official archive.
+
+    Attributes
+    ----------
+    url : str
+        Where it is.
+    makes : str
+        What lies in the folder once it is unpacked.
+    md5 : str or None
+        Its checksum, if it is known.
+    """
+
+    url: str
+    makes: str
+    md5: str | None = None
+
+    @property
+    def file(self) -> str:
+        """Its file name."""
+        return self.url.rpartition("/")[2]
+
+
+#: Official archives, by data set. The full training images of iNaturalist (224 GB) are left to those who want them.
+OFFICIAL: dict[str, tuple[Archive, ...]] = {
+    "cub": (
+        Archive(
+            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+            "CUB_200_2011",
+            "97eceeb196236b17998738112f37df78",
+        ),
+        Archive(
+            "https://data.caltech.edu/records/w9d68-gec53/files/segmentations.tgz",
+            "segmentations",
+            "4d47ba1228eae64f2fa547c47bc65255",
+        ),
+    ),
+    "dogs": (
+        Archive(DOGS + "images.tar", "Images", "1bb1f2a596ae7057f99d7d75860002ef"),
+        Archive(DOGS + "lists.tar", "train_list.mat", "edbb9f16854ec66506b5f09b583e0656"),
+    ),
+    "inaturalist": (
+        Archive(INAT + "val.json.tar.gz", "val.json", "4d761e0f6a86cc63e8f7afc91f6a8f0b"),
+        Archive(INAT + "val.tar.gz", "val", "f6f6e0e242e3d4c9569ba56400938afc"),
+        Archive(INAT + "train_mini.json.tar.gz", "train_mini.json", "395a35be3651d86dc3b0d365b8ea5f92"),
+        Archive(INAT + "train_mini.tar.gz", "train_mini", "db6ed8330e634445efc8fec83ae81442"),
+    ),
+}
+
+
+def get(
+    name: str, into: str | Path, archive: str | Path | Sequence[str | Path] | None = None, *, quiet: bool = False
+) -> list[str]:
+    """Download and unpack a data set, or unpack archives that are already here.
+
+    Parameters
+    ----------
+    name : str
+        A data set in `OFFICIAL`.
+    into : str or Path
+        The folder to make it in; what is already there is not fetched again.
+    archive : str or Path or sequence of them, optional
+        Local files to unpack instead of downloading.
+    quiet : bool
+        Whether to leave out the progress bars.
+
+    Returns
+    -------
+    list of str
+        What was made in the folder.
+    """
+    into = Path(into)
+    if archive is not None:
+        files = [archive] if isinstance(archive, str | Path) else archive
+        return [made for file in files for made in unpack(file, into, quiet=quiet)]
+    if name not in OFFICIAL:
+        known = f"{suggest(name, OFFICIAL)} Known: {', '.join(sorted(OFFICIAL))}.".strip()
+        raise UnknownNameError(f"there is no official archive of {name!r}.", known)
+    made = []
+    for official in OFFICIAL[name]:
+        if not (into / official.makes).exists():
+            file = fetch(official.url, into / official.file, official.md5, quiet=quiet)
+            made += unpack(file, into, quiet=quiet)
+            file.unlink()
+    return made
+
+
+def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = False) -> Path:
+    """Download a file; what is at `to` in the end is all of it.
+
+    The download goes to ``<to>.part``. If it breaks off and the checksum is known, the next call goes on where it
+    stopped.
+
+    Parameters
+    ----------
+    url : str
+        Where it is.
+    to : str or Path
+        What to call it.
+    md5 : str, optional
+        Its checksum; a file that has another is removed.
+    quiet : bool
+        Whether to leave out the progress bar.
+    """
+    to = Path(to)
+    if to.exists() and (md5 is None or _md5(to) == md5):
+        return to
+    to.parent.mkdir(parents=True, exist_ok=True)
+    part = to.with_name(to.name + ".part")
+    if md5 is None:
+        part.unlink(missing_ok=True)  # without a checksum nobody can tell whether the halves belong together
+    try:
+        _download(url, part, quiet)
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DataError(
+            f"{url} cannot be downloaded ({reason}).",
+            "Check the network; or download it elsewhere and pass the file (partswap data get ... --archive FILE).",
+        ) from error
+    if md5 is not None and (found := _md5(part)) != md5:
+        part.unlink()
+        problem = f"what {url} gave has the checksum {found}, not {md5}."
+        raise DataError(problem, "Try again; if it stays so, the file has changed or the network alters it.")
+    os.replace(part, to)
+    return to
+
+
+def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> list[str]:
+    """Unpack a .tar, .tar.gz, .tgz or .zip that nobody needs to trust; return the names it made in `into`.
+
+    Nothing is written outside `into`, and what it makes there appears only once it is whole: until then it lies in
+    a hidden folder. Names that exist already are not touched: that is an error.
+
+    Parameters
+    ----------
+    archive : str or Path
+        The file.
+    into : str or Path
+        The folder; it is made if need be.
+    quiet : bool
+        Whether to leave out the progress bar.
+    """
+    archive, into = Path(archive), Path(into)
+    if not archive.is_file():
+        raise DataError(f"there is no archive {archive}.", "Check the path.")
+    is_zip = archive.suffix.lower() == ".zip"
+    if not is_zip and not archive.name.lower().endswith((".tar", ".tar.gz", ".tgz")):
+        raise SettingError(f"{archive} is not an archive that can be unpacked.", "Pass .tar, .tar.gz, .tgz or .zip.")
+    into.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=into))
+    try:
+        with _progress(quiet) as progress:
+            (_unpack_zip if is_zip else _unpack_tar)(archive, hidden, into, progress)
+        made = sorted(path.name for path in hidden.iterdir())
+        for name in made:
+            os.replace(hidden / name, into / name)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        problem = f"{archive} is damaged or not an archive ({error})."
+        raise DataError(problem, "Download it again.") from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    return made
+
+
+def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:
+    with (
+        progress.open(archive, "rb", description=f"unpacking {archive.name}") as file,
+        tarfile.open(fileobj=file, mode="r|*") as tar,
+    ):
+        for member in tar:
+            _check_name(archive, member.name, into)
+            try:
+                tar.extract(member, hidden, filter="data")  # refuses links to the outside and devices
+            except tarfile.FilterError as error:
+                raise _evil(archive, member.name, str(error)) from error
+            if not _lies_in(hidden / member.name, hidden):
+                raise _evil(archive, member.name, "it reaches outside through a link")
+
+
+def _unpack_zip(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:
+    with zipfile.ZipFile(archive) as zipped:
+        members = zipped.infolist()
+        for member in members:
+            _check_name(archive, member.filename, into)
+            if stat.S_ISLNK(member.external_attr >> 16):
+                raise _evil(archive, member.filename, "it is a link")
+        task = progress.add_task(f"unpacking {archive.name}", total=sum(m.file_size for m in members))
+        for member in members:
+            zipped.extract(member, hidden)
+            progress.advance(task, member.file_size)
+
+
+def _check_name(archive: Path, name: str, into: Path) -> None:
+    """Raise an error if a member would lie outside the folder or over something that is there."""
+    windows = PureWindowsPath(name)  # knows both separators, and drives
+    if windows.is_absolute() or windows.drive or windows.root or PurePosixPath(name).is_absolute():
+        raise _evil(archive, name, "its path is absolute")
+    if ".." in windows.parts:
+        raise _evil(archive, name, "its path leads upwards")
+    top = next((part for part in PurePosixPath(name).parts if part != "."), None)
+    if top is not None and (into / top).exists():
+        raise DataError(f"{into / top} exists already.", "Remove it or unpack into another folder.")
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _evil(archive: Path, member: str, why: str) -> DataError:
+    return DataError(f"{archive} holds {member!r}, which must not be unpacked: {why}.", "Do not use this archive.")
+
+
+def _download(url: str, part: Path, quiet: bool) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "partswap"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if have and error.code == 416:  # nothing comes after what is here: the checksum says whether it is all
+            return
+        raise
+    with response:
+        if response.status != 206:
+            have = 0  # the server sends all of it
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        with part.open("ab" if have else "wb") as file, _progress(quiet) as progress:
+            task = progress.add_task(f"downloading {part.stem}", total=total, completed=have)
+            _copy(response, file, lambda size: progress.advance(task, size))
+    got = part.stat().st_size
+    if total is not None and got < total:
+        raise ConnectionError(f"it broke off after {got} of {total} bytes; run it again to go on")
+
+
+def _copy(source: Any, target: IO[bytes], told: Callable[[int], None]) -> None:
+    while block := source.read(CHUNK):
+        target.write(block)
+        told(len(block))
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _progress(quiet: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)

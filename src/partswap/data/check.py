@@ -1,0 +1,256 @@
+"""Whether a data set on disk is whole: everything that is wrong with it, not only the first thing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+
+from partswap.data.base import DATASETS
+from partswap.data.files import IMAGE_SUFFIXES, FileDataset, Item, is_inside, mask_of
+from partswap.errors import DataError, ImageError, SettingError
+from partswap.images import read_image
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes
+    ----------
+    kind : str
+        What kind of thing, such as "missing file": the same words for the same kind.
+    where : str
+        The file, image or class.
+    what : str
+        What is wrong with it.
+    """
+
+    kind: str
+    where: str
+    what: str
+
+
+@dataclass
+class SplitCounts:
+    """What a split holds.
+
+    Attributes
+    ----------
+    images, with_keypoints, with_mask : int
+        How many.
+    per_class : tuple of float
+        Least, median and greatest number of images in a class.
+    """
+
+    images: int
+    with_keypoints: int
+    with_mask: int
+    per_class: tuple[int, float, int]
+
+
+@dataclass
+class Report:
+    """What was found.
+
+    Attributes
+    ----------
+    name, path
+        The data set.
+    problems : list of Problem
+        All that is wrong.
+    notes : list of Problem
+        What is odd but harms nothing: files that no list mentions.
+    splits : dict
+        Split -> what it holds.
+    classes, parts : int
+        How many.
+    modes : Counter
+        Image mode ("RGB", "L", "CMYK", ...) -> how many images.
+    widths, heights : tuple of int or None
+        Least and greatest.
+    """
+
+    name: str
+    path: Path
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    splits: dict[str, SplitCounts] = field(default_factory=dict)
+    classes: int = 0
+    parts: int = 0
+    modes: Counter[str] = field(default_factory=Counter)
+    widths: tuple[int, int] | None = None
+    heights: tuple[int, int] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def kinds(self) -> dict[str, int]:
+        """Return how many problems there are of each kind."""
+        return dict(Counter(problem.kind for problem in self.problems))
+
+    def _add(self, kind: str, where: object, what: str) -> None:
+        self.problems.append(Problem(kind, str(where), what))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What reading one image told."""
+
+    mode: str | None
+    size: tuple[int, int] | None
+    problems: list[Problem]
+
+
+def check_dataset(
+    name: str,
+    path: str | Path,
+    *,
+    split: str | None = None,
+    workers: int = 4,
+    console: Console | None = None,
+    **options: Any,
+) -> Report:
+    """Read everything a data set has and report all that is wrong with it.
+
+    Parameters
+    ----------
+    name : str
+        A registered data set that is read from files.
+    path : str or Path
+        Its folder.
+    split : str, optional
+        One split only; by default all that are there.
+    workers : int
+        Threads that read images.
+    console : rich.console.Console, optional
+        Where to draw a progress bar; none is drawn without it.
+    **options
+        What the data set takes besides.
+    """
+    kind = DATASETS.get(name)
+    if not issubclass(kind, FileDataset):
+        raise SettingError(f"the data set {name} is not read from files.", "There is nothing to check.")
+    report = Report(name, Path(path))
+    faults: list[DataError] = []
+    opened: list[FileDataset] = []
+    root = kind.find_root(Path(path))
+    for each in [split] if split else kind.disjoint_splits(root):
+        try:
+            opened.append(kind(path, each, faults=faults, **options))
+        except DataError as error:
+            faults.append(error)
+    for fault in dict.fromkeys(str(f) for f in faults):  # splits read the same lists: say it once
+        report._add("malformed annotation", path, fault)
+    for where, what in dict.fromkeys(orphan for data in opened for orphan in data.orphans):
+        report._add("annotation without image", where, f"{what} is in no list")
+    for data in opened:
+        _check_images(data, report, workers, console)
+        report.splits[data.split] = _counts(data)
+    _check_classes(opened, report)
+    _check_unlisted(opened, report)
+    return report
+
+
+def _check_images(data: FileDataset, report: Report, workers: int, console: Console | None) -> None:
+    sizes: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        seen: Iterable[_Seen] = pool.map(_look, data.items)
+        if console is not None:
+            seen = track(seen, f"reading {data.split}", len(data), console=console, transient=True)
+        for one in seen:
+            report.problems += one.problems
+            if one.mode is not None and one.size is not None:
+                report.modes[one.mode] += 1
+                sizes.append(one.size)
+    twice = [name for name, times in Counter(item.name for item in data.items).items() if times > 1]
+    report.problems += [Problem("listed twice", name, "the lists mention it more than once") for name in twice]
+    if sizes:
+        report.widths = _wider(report.widths, [width for width, _ in sizes])
+        report.heights = _wider(report.heights, [height for _, height in sizes])
+
+
+def _wider(known: tuple[int, int] | None, values: list[int]) -> tuple[int, int]:
+    values = [*values, *(known or ())]
+    return min(values), max(values)
+
+
+def _look(item: Item) -> _Seen:
+    """Read one image with its annotations."""
+    if not item.path.exists():
+        return _Seen(None, None, [Problem("missing file", str(item.path), "is in the lists but not on disk")])
+    try:
+        size = read_image(item.path).size
+        with Image.open(item.path) as image:
+            mode = image.mode
+    except ImageError as error:
+        return _Seen(None, None, [Problem("unreadable file", str(item.path), error.problem)])
+    return _Seen(mode, size, list(_annotation_problems(item, size)))
+
+
+def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[Problem]:
+    for part, x, y in item.keypoints or ():
+        if not is_inside(x, y, size):
+            what = f"{part} at ({x:g}, {y:g}) on {size[0]} x {size[1]} pixels"
+            yield Problem("keypoint outside the image", item.name, what)
+    if isinstance(item.mask, Path) and not item.mask.exists():
+        yield Problem("missing mask", item.name, f"there is no {item.mask}")
+        return
+    try:
+        mask = mask_of(item, size)
+    except DataError as error:
+        yield Problem("bad mask", item.name, error.problem)
+        return
+    if mask is not None and not mask.any():
+        yield Problem("bad mask", item.name, "the mask is empty")
+
+
+def _counts(data: FileDataset) -> SplitCounts:
+    per_class = np.bincount(data.labels(), minlength=len(data.classes)).tolist() or [0]
+    return SplitCounts(
+        images=len(data),
+        with_keypoints=sum(item.keypoints is not None for item in data.items),
+        with_mask=sum(_has_mask(item) for item in data.items),
+        per_class=(min(per_class), float(median(per_class)), max(per_class)),
+    )
+
+
+def _has_mask(item: Item) -> bool:
+    return item.mask.exists() if isinstance(item.mask, Path) else item.mask is not None
+
+
+def _check_classes(opened: list[FileDataset], report: Report) -> None:
+    if not opened:
+        return
+    report.classes = max(len(data.classes) for data in opened)
+    report.parts = max(len(data.parts) for data in opened)
+    for data in opened:
+        counts = np.bincount(data.labels(), minlength=len(data.classes))
+        for name, count in zip(data.classes, counts.tolist(), strict=True):
+            if count == 0:
+                report._add("empty class", name, f"has no image in {data.split}")
+            elif count == 1:
+                report._add("class with one image", name, f"has a single image in {data.split}")
+
+
+def _check_unlisted(opened: list[FileDataset], report: Report) -> None:
+    listed = {path for data in opened for path in data.listing.listed}
+    folders = dict.fromkeys(folder for data in opened for folder in data.listing.folders)
+    for folder in folders:
+        if not folder.is_dir():
+            report._add("missing file", folder, "there is no such folder")
+            continue
+        for path in sorted(folder.rglob("*")):
+            if path.suffix.lower() in IMAGE_SUFFIXES and path not in listed and not path.name.startswith("."):
+                report.notes.append(Problem("file in no list", str(path), "is never read"))

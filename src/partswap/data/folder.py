@@ -1,0 +1,105 @@
+"""Any folder of class folders."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from partswap.data.base import DATASETS
+from partswap.data.files import IMAGE_SUFFIXES, FileDataset, Item, Listing, class_title
+from partswap.data.text import Faults
+from partswap.errors import DataError, SettingError
+
+#: Subfolders that are splits rather than classes.
+SPLIT_FOLDERS = {"train": "train", "test": "test", "val": "test"}
+
+
+@DATASETS.register("folder")
+class Folder(FileDataset):
+    """Images in class folders, without annotations.
+
+    Where the folder holds ``train`` and ``test`` (or ``val``), the split picks one. Where it does not, a hash of
+    each file's name says which split the image is in: a new file moves no other.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    split : {"train", "test", "all"}
+        Which images.
+    test_share : float
+        The share of each class that is for testing, on average, where there are no split folders.
+    seed : int
+        Another seed, another split.
+    merge_sides, skip_bad, faults
+        See `FileDataset`.
+    """
+
+    name = "folder"
+    splits = ("train", "test", "all")
+
+    def __init__(
+        self,
+        path: str | Path,
+        split: str = "test",
+        *,
+        test_share: float = 0.3,
+        seed: int = 0,
+        merge_sides: bool = True,
+        skip_bad: bool = False,
+        faults: Faults = None,
+    ) -> None:
+        if not 0 < test_share < 1:
+            raise SettingError(f"test_share is {test_share}.", "Use a share between 0 and 1.")
+        self.test_share, self.seed = test_share, seed
+        super().__init__(path, split, merge_sides=merge_sides, skip_bad=skip_bad, faults=faults)
+
+    @classmethod
+    def disjoint_splits(cls, path: Path) -> list[str]:
+        """Return the splits that have a folder, or "all"."""
+        return list(dict.fromkeys(SPLIT_FOLDERS[folder.name] for folder in _split_folders(path))) or ["all"]
+
+    def _read(self) -> Listing:
+        split_folders = _split_folders(self.root)
+        bases = split_folders or [self.root]
+        folders = sorted({folder.name for base in bases for folder in _subfolders(base)})
+        if not folders:
+            fix = "Put the images of each class into a folder of its own."
+            raise DataError(f"{self.root} holds no class folders.", fix)
+        titles = [class_title(folder) for folder in folders]
+        every, items = [], []
+        for label, folder in enumerate(folders):
+            for base in bases:
+                for file in _images(base / folder):
+                    name = file.relative_to(self.root).as_posix()
+                    every.append(file)
+                    split = SPLIT_FOLDERS[base.name] if split_folders else self._split_of(name)
+                    if self.split in (split, "all"):
+                        items.append(Item(name, file, label))
+        return Listing(
+            items=items,
+            classes=titles if len(set(titles)) == len(titles) else folders,
+            listed=frozenset(every),
+            folders=bases,
+        )
+
+    def _split_of(self, name: str) -> str:
+        number = int.from_bytes(hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest(), "big")
+        return "test" if number < self.test_share * 2**64 else "train"
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _split_folders(root: Path) -> list[Path]:
+    """Return the split folders; one that is called so among other classes is a class."""
+    folders = _subfolders(root) if root.is_dir() else []
+    return folders if folders and all(folder.name in SPLIT_FOLDERS for folder in folders) else []
+
+
+def _images(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    return sorted(p for p in files if not any(part.startswith(".") for part in p.relative_to(folder).parts))

@@ -1,0 +1,166 @@
+"""Images and their annotations through the same resizing, cropping and flipping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from partswap import _vision
+from partswap.data.base import Sample
+from partswap.data.files import is_inside
+from partswap.errors import SettingError
+from partswap.images import Preprocess
+
+Points = Mapping[str, Sequence[tuple[float, float]]]
+
+
+def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:
+    """Return a sample as the model sees it: resized and cropped, annotations with it.
+
+    The image is exactly ``preprocess.canvas(sample.image)``; keypoints that the crop leaves out are gone.
+    """
+    _vision.torchvision()
+    from torchvision.transforms.v2 import functional as F
+
+    width, height, left, top = preprocess.geometry(sample.image.size)
+
+    def move(thing: Any) -> Any:
+        return F.crop(F.resize(thing, [height, width]), top, left, preprocess.size, preprocess.size)
+
+    return _moved(sample, preprocess.canvas(sample.image), move)
+
+
+@dataclass(frozen=True)
+class RandomView:
+    """A training view: a random piece of the image, resized and perhaps mirrored, annotations with it.
+
+    Parameters
+    ----------
+    size : int
+        Side of the view.
+    scale : tuple of float
+        The least and the greatest share of the image's area.
+    ratio : tuple of float
+        The least and the greatest width by height of the piece.
+    flip : bool
+        Whether to mirror every other view.
+    """
+
+    size: int = 224
+    scale: tuple[float, float] = (0.35, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise SettingError(f"size is {self.size}.", "Use at least 1.")
+        for name, (least, most) in (("scale", self.scale), ("ratio", self.ratio)):
+            if not 0 < least <= most:
+                raise SettingError(f"{name} is {(least, most)}.", "Use two positive numbers, the lesser first.")
+
+    def __call__(self, sample: Sample, seed: int) -> Sample:
+        """Return the view that belongs to a seed; the global random numbers stay as they were."""
+        _vision.torchvision()
+        from torchvision.transforms.v2 import functional as F
+
+        rng = np.random.default_rng(seed)
+        top, left, height, width = self.piece(sample.image.size, rng)
+        mirror = self.flip and bool(rng.random() < 0.5)
+
+        def move(thing: Any) -> Any:
+            return F.resized_crop(thing, top, left, height, width, [self.size, self.size], antialias=True)
+
+        # A keypoint names a pixel. Its centre, unlike its corner, is inside the same pixel when mirrored.
+        centred = sample
+        if sample.keypoints is not None:
+            centred = replace(sample, keypoints=_centres(sample.keypoints))
+        view = _moved(centred, move(sample.image), move)
+        return _mirrored(view) if mirror else view
+
+
+    def piece(self, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int, int, int]:
+        """Draw the piece (top, left, height, width) of an image of ``(width, height)``.
+
+        As torchvision's RandomResizedCrop draws it; that one uses the global random numbers, which threads that
+        prepare images beside a training would disturb.
+        """
+        for _ in range(10):
+            area = size[0] * size[1] * rng.uniform(*self.scale)
+            ratio = math.exp(rng.uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
+            width, height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < width <= size[0] and 0 < height <= size[1]:
+                left, top = rng.integers(size[0] - width + 1), rng.integers(size[1] - height + 1)
+                return int(top), int(left), height, width
+        width = min(size[0], round(size[1] * self.ratio[1]))
+        height = min(size[1], round(size[0] / self.ratio[0]))
+        return (size[1] - height) // 2, (size[0] - width) // 2, height, width
+
+
+def _moved(sample: Sample, image: Image.Image, move: Callable[[Any], Any]) -> Sample:
+    """Return a sample with its image given and its annotations moved by a torchvision functional."""
+    from torchvision.tv_tensors import KeyPoints
+
+    keypoints = sample.keypoints
+    if keypoints is not None:
+        parts = [part for part, points in keypoints.items() for _ in points]
+        flat = [point for points in keypoints.values() for point in points]
+        canvas = (sample.image.height, sample.image.width)
+        # torchvision refuses to wrap an empty list of points, and moves points out of the canvas without a word.
+        moved = move(KeyPoints(torch.tensor(flat, dtype=torch.float64), canvas_size=canvas)) if flat else []
+        keypoints = _inside(parts, moved, image.size)
+    return replace(
+        sample,
+        image=image,
+        keypoints=keypoints,
+        mask=None if sample.mask is None else _moved_mask(sample.mask, move),
+        part_masks={part: _moved_mask(mask, move) for part, mask in sample.part_masks.items()},
+    )
+
+
+def _inside(parts: list[str], moved: Tensor | list[Any], size: tuple[int, int]) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for part, (x, y) in zip(parts, moved if isinstance(moved, list) else moved.tolist(), strict=True):
+        if is_inside(x, y, size):
+            found.setdefault(part, []).append((x, y))
+    return found
+
+
+def _moved_mask(mask: NDArray[np.bool_], move: Callable[[Any], Any]) -> NDArray[np.bool_]:
+    from torchvision.tv_tensors import Mask
+
+    moved: Tensor = move(Mask(torch.from_numpy(np.ascontiguousarray(mask, np.uint8))[None]))
+    return np.asarray(moved.as_subclass(Tensor)[0].numpy().astype(bool))
+
+
+def _centres(keypoints: Points) -> Points:
+    return {part: [(int(x) + 0.5, int(y) + 0.5) for x, y in points] for part, points in keypoints.items()}
+
+
+def _mirrored(sample: Sample) -> Sample:
+    """Return the mirror image; what was on the left is on the right."""
+    width = sample.image.width
+    keypoints = sample.keypoints
+    if keypoints is not None:
+        # torchvision mirrors numbers of pixels (width - 1 - x); these are positions between 0 and the width.
+        keypoints = {swap_sides(p): [(width - x, y) for x, y in points] for p, points in keypoints.items()}
+    return replace(
+        sample,
+        image=sample.image.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+        keypoints=keypoints,
+        mask=None if sample.mask is None else np.ascontiguousarray(sample.mask[:, ::-1]),
+        part_masks={swap_sides(p): np.ascontiguousarray(m[:, ::-1]) for p, m in sample.part_masks.items()},
+    )
+
+
+def swap_sides(part: str) -> str:
+    """Return what a part is called in the mirror: "left eye" is "right eye"."""
+    side, _, rest = part.partition(" ")
+    return f"{ {'left': 'right', 'right': 'left'}[side] } {rest}" if rest and side in ("left", "right") else part

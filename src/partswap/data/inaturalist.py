@@ -1,0 +1,187 @@
+"""iNaturalist 2021 in its official JSON, with keypoints if there are any.
+
+``train.json``, ``train_mini.json`` and ``val.json`` hold ``images``, ``annotations`` and ``categories``; file names
+are relative to the folder. Keypoints, which the official release does not have, are read from
+``<split>_keypoints.json`` or the file given as `keypoints`, in the COCO layout::
+
+    {"categories":  [{"id": 1, "keypoints": ["beak", "left_eye", ...]}],
+     "images":      [{"id": 7, "file_name": "val/.../x.jpg"}],
+     "annotations": [{"image_id": 7, "category_id": 1, "keypoints": [x, y, v, x, y, v, ...]}]}
+
+with v = 2 for visible, 1 for hidden and 0 for absent; only visible ones are used. ``id`` and ``category_id`` may
+be left out where there is one category.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from partswap.data.base import DATASETS
+from partswap.data.files import FileDataset, Item, Keypoint, Listing
+from partswap.data.text import AGAIN, Faults, MalformedError, complain, read_entries, read_json
+from partswap.errors import DataError, SettingError, suggest
+
+#: What each split's files are called.
+FILES = {"train": "train", "train_mini": "train_mini", "val": "val", "test": "val"}
+
+
+class Category(NamedTuple):
+    """A species."""
+
+    id: int
+    name: str
+    common_name: str
+    supercategory: str
+
+
+@DATASETS.register("inaturalist")
+class INaturalist(FileDataset):
+    """Plants and animals: iNaturalist 2021 or one supercategory.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder with ``val.json`` and ``val/``.
+    split : {"train", "train_mini", "val", "test"}
+        "test" is another name for "val": the official test labels are secret.
+    supercategory : str, optional
+        Such as "Birds" or "Mammals".
+    keypoints : str or Path, optional
+        A file of keypoints; by default ``<split>_keypoints.json`` if it is there.
+    merge_sides, skip_bad, faults
+        See `FileDataset`.
+    """
+
+    name = "inaturalist"
+    splits = tuple(FILES)
+
+    def __init__(
+        self,
+        path: str | Path,
+        split: str = "test",
+        *,
+        supercategory: str | None = None,
+        keypoints: str | Path | None = None,
+        merge_sides: bool = True,
+        skip_bad: bool = False,
+        faults: Faults = None,
+    ) -> None:
+        self.supercategory = supercategory
+        self._keypoint_file = None if keypoints is None else Path(keypoints)
+        super().__init__(path, split, merge_sides=merge_sides, skip_bad=skip_bad, faults=faults)
+
+    @classmethod
+    def disjoint_splits(cls, path: Path) -> list[str]:
+        """Return the splits that are there; train_mini is part of train."""
+        found = [split for split in ("train", "train_mini", "val") if (path / f"{split}.json").exists()]
+        return [split for split in found if split != "train_mini" or "train" not in found] or ["val"]
+
+    def _read(self) -> Listing:
+        file = FILES[self.split]
+        path, faults = self.root / f"{file}.json", self.faults
+        content = _tables(path, read_json(path))
+        every = list(read_entries(path, "categories", content["categories"], _category, faults))
+        kept = self._kept(every)
+        index = {category.id: label for label, category in enumerate(kept)}
+        known = {category.id for category in every}
+        files = dict(read_entries(path, "images", content["images"], _id_and_file, faults))
+
+        def convert(entry: Any) -> tuple[int, int]:
+            if entry["category_id"] not in known:
+                raise MalformedError(f"there is no category {entry['category_id']}")
+            return entry["image_id"], entry["category_id"]
+
+        categories: dict[int, int] = {}
+        for image_id, category in read_entries(path, "annotations", content["annotations"], convert, faults):
+            if image_id in files:
+                categories[image_id] = category
+            else:
+                self.orphans.append((str(path), f"image {image_id}"))
+        for image_id in (i for i in files if i not in categories):
+            complain(DataError(f"{path} has no annotation for image {image_id} ({files[image_id]}).", AGAIN), faults)
+        names, keypoints = self._keypoints_by_file(set(files.values()))
+        return Listing(
+            items=[
+                Item(files[i], self.root / files[i], index[category], keypoints.get(files[i]))
+                for i, category in categories.items()
+                if category in index
+            ],
+            classes=_titles(kept),
+            keypoints=names,
+            listed=frozenset(self.root / name for name in files.values()),
+            folders=[self.root / file],
+        )
+
+    def _kept(self, every: list[Category]) -> list[Category]:
+        every = sorted(every)
+        if self.supercategory is None:
+            return every
+        kept = [c for c in every if c.supercategory.casefold() == self.supercategory.casefold()]
+        if not kept:
+            known = sorted({c.supercategory for c in every})
+            near = suggest(self.supercategory.title(), known) or f"Use one of {known}."
+            raise SettingError(f"there is no supercategory {self.supercategory!r} in {self.root}.", near)
+        return kept
+
+    def _keypoints_by_file(self, listed: set[str]) -> tuple[list[str], dict[str, list[Keypoint]]]:
+        path = self._keypoint_file or self.root / f"{FILES[self.split]}_keypoints.json"
+        if self._keypoint_file is None and not path.exists():
+            return [], {}
+        content = _tables(path, read_json(path))
+        named = read_entries(path, "categories", content["categories"], _skeleton, self.faults)
+        skeletons: dict[Any, list[str]] = dict(named)
+        only = next(iter(skeletons)) if len(skeletons) == 1 else None
+        files = dict(read_entries(path, "images", content["images"], _id_and_file, self.faults))
+
+        def convert(entry: Any) -> tuple[int, list[Keypoint]]:
+            names = skeletons.get(entry.get("category_id", only) if only is None else only)
+            flat = entry["keypoints"]
+            if names is None:
+                raise MalformedError(f"there is no category {entry.get('category_id')}")
+            if len(flat) != 3 * len(names):
+                raise MalformedError(f"there are {len(flat)} numbers for {len(names)} keypoints, three for each")
+            points = zip(names, flat[::3], flat[1::3], flat[2::3], strict=True)
+            return entry["image_id"], [(name, float(x), float(y)) for name, x, y, seen in points if seen == 2]
+
+        found: dict[str, list[Keypoint]] = {}
+        for image_id, points in read_entries(path, "annotations", content["annotations"], convert, self.faults):
+            file = files.get(image_id)
+            if file in listed and file is not None:
+                found.setdefault(file, []).extend(points)
+            else:
+                self.orphans.append((str(path), file or f"image {image_id}"))
+        names = list(dict.fromkeys(name for skeleton in skeletons.values() for name in skeleton))
+        return names, found
+
+
+def _tables(path: Path, content: Any) -> dict[str, Any]:
+    for key in ("images", "annotations", "categories"):
+        if not isinstance(content, dict) or key not in content:
+            raise DataError(f"{path} has no {key!r}.", "It should hold images, annotations and categories.")
+    return dict(content)
+
+
+def _category(entry: Any) -> Category:
+    fields = (str(entry.get(key) or "") for key in ("common_name", "supercategory"))
+    return Category(int(entry["id"]), str(entry["name"]), *fields)
+
+
+def _id_and_file(entry: Any) -> tuple[int, str]:
+    return entry["id"], str(entry["file_name"])
+
+
+def _skeleton(entry: Any) -> tuple[Any, list[str]]:
+    return entry.get("id"), [str(name).replace("_", " ") for name in entry["keypoints"]]
+
+
+def _titles(categories: list[Category]) -> list[str]:
+    """Return common names; the scientific one where there is none, both where several species share one."""
+    times = Counter(category.common_name for category in categories)
+    titles = []
+    for category in categories:
+        common = category.common_name
+        unique = category.name if not common else common if times[common] == 1 else f"{common} ({category.name})"
+        titles.append(unique)
+    return titles

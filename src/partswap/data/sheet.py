@@ -1,0 +1,166 @@
+"""A contact sheet of any data set: does the beak's dot sit on the beak?"""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
+from partswap.data.base import Dataset, Sample
+from partswap.data.geometry import on_canvas
+from partswap.errors import SettingError
+from partswap.images import Preprocess
+
+MARGIN, GAP, CAPTION, DOT = 28, 14, 24, 4
+INK, HAIRLINE = (34, 34, 34), (214, 214, 214)
+OUTLINE = (255, 255, 255)
+
+Color = tuple[int, int, int]
+
+
+def contact_sheet(
+    dataset: Dataset,
+    count: int = 40,
+    columns: int = 8,
+    seed: int = 0,
+    preprocess: Preprocess | None = None,
+) -> Image.Image:
+    """Return some images as the model would see them, with keypoints, masks and class names.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Where they are from.
+    count : int
+        How many at most; they are drawn at random, spread over the classes, and shown in the order of the classes.
+    columns : int
+        How many side by side.
+    seed : int
+        Another seed, other images.
+    preprocess : Preprocess, optional
+        How the model sees an image; 224 pixels, the short side filling the canvas, by default.
+    """
+    if count < 1 or columns < 1:
+        raise SettingError(f"a sheet of {count} images in {columns} columns shows nothing.", "Use at least 1 of each.")
+    preprocess = preprocess or Preprocess()
+    samples = [on_canvas(dataset[i], preprocess) for i in choose(dataset, count, seed)]
+    colors = part_colors(dataset.parts)
+    side = preprocess.size
+    columns = min(columns, len(samples))
+    rows = -(-len(samples) // columns)
+    width = 2 * MARGIN + columns * side + (columns - 1) * GAP
+    legend = _legend(colors, width - 2 * MARGIN)
+    height = 2 * MARGIN + rows * (side + CAPTION) + (rows - 1) * GAP + (legend.height + MARGIN if legend else 0)
+    sheet = Image.new("RGB", (width, height), "white")
+    pen = ImageDraw.Draw(sheet)
+    for index, sample in enumerate(samples):
+        row, col = divmod(index, columns)
+        left, top = MARGIN + col * (side + GAP), MARGIN + row * (side + CAPTION + GAP)
+        sheet.paste(picture(sample, colors), (left, top))
+        pen.rectangle((left - 1, top - 1, left + side, top + side), outline=HAIRLINE)  # a white photo ends somewhere
+        caption = shorten(dataset.classes[sample.label], side)
+        pen.text((left, top + side + 6), caption, INK, font(13))
+    if legend:
+        sheet.paste(legend, (MARGIN, height - MARGIN - legend.height))
+    return sheet
+
+
+def choose(dataset: Dataset, count: int, seed: int) -> list[int]:
+    """Return `count` images in the order of their classes, as many classes as possible."""
+    rng = np.random.default_rng(seed)
+    labels = dataset.labels()
+    shuffled = rng.permutation(len(labels))
+    rank = np.zeros(len(labels), int)  # how many images of its class come before, in the shuffled order
+    seen: dict[int, int] = {}
+    for index in shuffled.tolist():
+        rank[index] = seen.setdefault(int(labels[index]), 0)
+        seen[int(labels[index])] += 1
+    position = np.argsort(shuffled)
+    chosen = np.lexsort((position, rank))[:count].tolist()
+    return sorted(chosen, key=lambda index: (int(labels[index]), index))
+
+
+def picture(sample: Sample, colors: dict[str, Color]) -> Image.Image:
+    """Return an image with its mask as an outline, the rest dimmed a little, and its keypoints as dots."""
+    image = sample.image if sample.mask is None else _with_mask(sample.image, sample.mask)
+    # Drawn four times too large and shrunk: PIL draws circles without smoothing.
+    scale = 4
+    dots = Image.new("RGBA", (image.width * scale, image.height * scale))
+    pen = ImageDraw.Draw(dots)
+    for part, points in (sample.keypoints or {}).items():
+        for x, y in points:
+            for radius, color in ((DOT + 1.5, (255, 255, 255)), (DOT - 0.5, colors[part])):
+                box = [(x - radius) * scale, (y - radius) * scale, (x + radius) * scale, (y + radius) * scale]
+                pen.ellipse(box, (*color, 255))
+    dots = dots.resize(image.size, Image.Resampling.BOX)
+    return Image.alpha_composite(image.convert("RGBA"), dots).convert("RGB")
+
+
+def _with_mask(image: Image.Image, mask: NDArray[np.bool_]) -> Image.Image:
+    inside = Image.fromarray(mask.astype(np.uint8) * 255)
+    soft = inside.filter(ImageFilter.GaussianBlur(1))
+    dimmed = Image.blend(image, Image.new("RGB", image.size, "white"), 0.35)
+    edge = Image.fromarray(np.asarray(inside.filter(ImageFilter.MaxFilter(3))) - np.asarray(inside))
+    edge = edge.filter(ImageFilter.GaussianBlur(0.6))
+    return Image.composite(Image.new("RGB", image.size, OUTLINE), Image.composite(image, dimmed, soft), edge)
+
+
+def part_colors(parts: Sequence[str]) -> dict[str, Color]:
+    """Return a colour for each part, as far apart as their number allows."""
+    colors = {}
+    for index, part in enumerate(parts):
+        # Neighbours on the wheel take turns in lightness, which the eye tells apart better than hue alone.
+        lightness, saturation = ((0.50, 0.85), (0.36, 0.80), (0.64, 0.90))[index % 3]
+        channels = colorsys.hls_to_rgb(index / len(parts), lightness, saturation)
+        red, green, blue = (round(255 * channel) for channel in channels)
+        colors[part] = (red, green, blue)
+    return colors
+
+
+def _legend(colors: dict[str, Color], width: int) -> Image.Image | None:
+    """Return the parts with their colours, in as many lines as they need."""
+    if not colors:
+        return None
+    face, step, line = font(14), 26, 26
+    places: list[tuple[str, int, int]] = []
+    x = y = 0
+    for part in colors:
+        need = step + round(face.getlength(part))
+        if x and x + need > width:
+            x, y = 0, y + line
+        places.append((part, x, y))
+        x += need + 22
+    scale = 4
+    legend = Image.new("RGB", (width, y + line), "white")
+    dots = Image.new("RGB", (width * scale, (y + line) * scale), "white")
+    pen = ImageDraw.Draw(dots)
+    for part, left, top in places:
+        pen.ellipse([v * scale for v in (left, top + 7, left + 12, top + 19)], colors[part])
+    legend.paste(dots.resize(legend.size, Image.Resampling.BOX))
+    pen = ImageDraw.Draw(legend)
+    for part, left, top in places:
+        pen.text((left + 19, top + 13), part, INK, face, anchor="lm")
+    return legend
+
+
+@cache
+def font(size: int) -> ImageFont.FreeTypeFont:
+    """Return the sans serif that comes with matplotlib."""
+    import matplotlib
+
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), size)
+
+
+def shorten(text: str, width: int, size: int = 13) -> str:
+    """Return a text that is at most `width` pixels wide, with an ellipsis if it was cut."""
+    face = font(size)
+    if face.getlength(text) <= width:
+        return text
+    while text and face.getlength(text + "…") > width:
+        text = text[:-1]
+    return text.rstrip() + "…"
