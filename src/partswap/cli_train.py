@@ -15,9 +15,9 @@ console = Console()
 
 Data = Annotated[str, typer.Option(help="Data set: cub, dogs, inaturalist, folder, aviary.")]
 DataPath = Annotated[Path | None, typer.Option("--path", help="Its folder.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder for features; default: your cache folder, or $PARTSWAP_CACHE.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder for features; default: $PARTSWAP_CACHE, or your cache.")]
 PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, or auto: what this machine is fast at.")]
-Start = Annotated[str | None, typer.Option(help="Weights to start from: a file, 'default' (official ImageNet), 'none'.")]
+Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
 ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
@@ -34,7 +34,7 @@ def classifier(
     views: ViewsOption = 4,
     epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
     lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
-    new_lr: Annotated[float | None, typer.Option(help="Learning rate of layers that start from random numbers.")] = None,
+    new_lr: Annotated[float | None, typer.Option(help="Learning rate of layers that start random.")] = None,
     batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
     optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
     schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
@@ -105,7 +105,7 @@ def parts(
 
     _use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
-                     weight_decay=weight_decay, label_smoothing=0.0, mixup=0.0, precision=precision, seed=seed)  # fmt: skip
+                     weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
     sets = [open_dataset(data, path, split) for split in (train_split, test_split)]
     train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)

@@ -34,8 +34,8 @@ def bars(title: str, total: int, done: int = 0) -> Iterator[Advance]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description:<26}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-               TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
+    text, rate = TextColumn("{task.description:<26}"), TextColumn("{task.fields[rate]}")
+    columns = (text, BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, refresh_per_second=2) as progress:
         task = progress.add_task(title, total=total, completed=done, rate="")

@@ -91,7 +91,11 @@ class Store:
     def append(self, **rows: NDArray[Any]) -> None:
         """Add the next rows of every array."""
         lengths = {len(r) for r in rows.values()}
-        if len(lengths) != 1 or self.done + max(lengths) > self.count or (self._layout and set(rows) != set(self.names)):
+        if (
+            len(lengths) != 1
+            or self.done + max(lengths) > self.count
+            or (self._layout and set(rows) != set(self.names))
+        ):
             raise ShapeError(
                 f"{ {name: len(r) for name, r in rows.items()} } rows do not go on {self.folder.name} at {self.done} "
                 f"of {self.count}.",
@@ -114,7 +118,8 @@ class Store:
         """Return an array, memory-mapped and read-only; all of it must be there."""
         if not self.complete:
             raise FileFormatError(
-                f"{self.folder} has {self.done} of {self.count} rows.", "Run the command that made it again; it goes on."
+                f"{self.folder} has {self.done} of {self.count} rows.",
+                "Run the command that made it again; it goes on.",
             )
         if self.count == 0:
             return np.empty(0)

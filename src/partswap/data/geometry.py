@@ -85,7 +85,6 @@ class RandomView:
         view = _moved(centred, move(sample.image), move)
         return _mirrored(view) if mirror else view
 
-
     def piece(self, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int, int, int]:
         """Draw the piece (top, left, height, width) of an image of ``(width, height)``.
 

@@ -59,7 +59,9 @@ def cluster_parts(
 
     images, cells = len(grids), grids.shape[2] * grids.shape[3]
     if images * cells < clusters:
-        raise SettingError(f"{images * cells} cells cannot make {clusters} clusters.", "Use more images or fewer clusters.")
+        raise SettingError(
+            f"{images * cells} cells cannot make {clusters} clusters.", "Use more images or fewer clusters."
+        )
     rng = np.random.default_rng(seed)
     share = min(1.0, FITTED / (images * cells))
     chosen = []
@@ -100,7 +102,14 @@ def directions(grids: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def draw_clusters(
-    data: Dataset, preprocess: Preprocess, clusters: Clusters, grid: GridShape, path: Path, *, rows: int = 6, columns: int = 8
+    data: Dataset,
+    preprocess: Preprocess,
+    clusters: Clusters,
+    grid: GridShape,
+    path: Path,
+    *,
+    rows: int = 6,
+    columns: int = 8,
 ) -> Path:
     """Draw the largest clusters that have a part: images with the cells of the cluster lit and the rest dimmed."""
     from matplotlib.figure import Figure

@@ -103,9 +103,7 @@ class Setting:
     @cached_property
     def encodings(self) -> Encodings:
         """Features of the split, from the cache where they are there."""
-        return encode_dataset(
-            self.data, self.explainer, cache=self.cache, precision=self.precision, track=self.track
-        )
+        return encode_dataset(self.data, self.explainer, cache=self.cache, precision=self.precision, track=self.track)
 
     @cached_property
     def facts(self) -> Facts:
@@ -118,7 +116,7 @@ class Setting:
 
 
 def open_classifier(model: str, weights: str | None = None) -> Classifier:
-    """Return a classifier: ``aviary:vgg``, a folder that ``partswap train classifier`` made, or a zoo name with weights."""
+    """Return a classifier: ``aviary:vgg``, the folder of a trained one, or a name from the zoo with weights."""
     if model.startswith("aviary:"):
         names = [s.name for s in aviary.all_species()]
         return Classifier(shipped.load(model.removeprefix("aviary:")), model, names, shipped.PREPROCESS)

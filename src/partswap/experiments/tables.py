@@ -39,13 +39,13 @@ class ResultTable:
     def show(self, cell: Cell) -> str:
         """Return a cell as text."""
         if cell is None:
-            return "–"
+            return "-"
         return f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)
 
     def rich(self) -> Table:
         """Return it for the terminal."""
-        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, caption=self.note or None,
-                      caption_justify="left")  # fmt: skip
+        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.caption, table.caption_justify = self.note or None, "left"
         for index, column in enumerate(self.columns):
             table.add_column(column, justify="right" if self._numeric(index) else "left")
         for row in self.rows:

@@ -137,7 +137,7 @@ class _Session:
         self.train, self.test, self.plan, self.cache, self.track = train, test, plan, cache, track
         self.precision, self.seed = recipe.precision, recipe.seed
         self.model = load_model(plan.architecture, classes=len(train.classes))
-        self.random: list[str] = start_from(self.model, plan.start) if plan.start else []
+        self.random = begin(self.model, plan)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.preprocess = preprocess_for(self.model)
         self.split: Split | None = None
@@ -159,7 +159,9 @@ class _Session:
             )
         return self._frozen[at]
 
-    def batches(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+    def batches(
+        self, data: Dataset, recipe: Recipe, epoch: int, first: int
+    ) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
         if self.split is None:
             for images, labels in image_batches(self.views(data), epoch, first, recipe.batch, recipe.seed):
                 yield (images,), labels
@@ -253,6 +255,15 @@ def _find_lr(session: _Session, recipe: Recipe, console: Console) -> float:
     session.part.load_state_dict(before)
     console.print(f"learning rate {best:g}", highlight=False)
     return best
+
+
+def begin(model: nn.Module, plan: Plan) -> list[str]:
+    """Give a network the weights it starts from; returns the names of what stays random."""
+    if plan.start is None:
+        return [name for name, _ in model.named_parameters()]
+    if plan.start == "default":
+        return start_from(model, load_model(plan.architecture, weights="default").state_dict())
+    return start_from(model, plan.start)
 
 
 def cut_for_training(model: nn.Module, layer: str, size: int) -> Split:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor, nn
 
-from partswap.data.base import Dataset
+from partswap.data.base import Dataset, Sample
 from partswap.data.features import prefetch
 from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
-from partswap.experiments.train_classifier import Plan, clean_up, cut_for_training, norms
+from partswap.experiments.train_classifier import Plan, begin, clean_up, cut_for_training, norms
 from partswap.experiments.views import FrozenViews, Views
 from partswap.grid import GridShape
 from partswap.images import Preprocess
@@ -27,7 +27,7 @@ from partswap.models.parts import Detector, PartsDetector, load_detector, save_d
 from partswap.models.precision import autocast
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.training import Recipe, fit, shuffled
-from partswap.models.zoo import load_model, start_from
+from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
 from partswap.splitting import Split
 
@@ -69,8 +69,7 @@ def train_parts(
         return done
     torch.manual_seed(recipe.seed)
     base = load_model(plan.architecture)
-    if plan.start:
-        start_from(base, plan.start)
+    begin(base, plan)
     preprocess = preprocess_for(base)
     model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -194,14 +193,14 @@ class _Session:
         return average_precisions(np.concatenate(scores), np.concatenate(truth), data.parts)
 
 
-def part_targets(sample: Any, parts: Any, grid: GridShape) -> Tensor:
+def part_targets(sample: Sample, parts: Sequence[str], grid: GridShape) -> Tensor:
     """Return which parts have a keypoint in each cell, ``(parts, h, w)`` bool; none at all without annotations."""
     found = cell_facts(sample, grid).keypoints
     targets = torch.zeros(len(parts), grid.cells, dtype=torch.bool)
     for cell, held in enumerate(found or ()):
         for part in held:
             targets[list(parts).index(part), cell] = True
-    return targets.unflatten(1, tuple(grid))
+    return targets.reshape(len(parts), grid.h, grid.w)
 
 
 def cell_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -213,7 +212,7 @@ def cell_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.movedim(1, 3)[held], wanted / wanted.sum(1, keepdim=True))
 
 
-def average_precisions(scores: NDArray[Any], truth: NDArray[Any], parts: Any) -> dict[str, float]:
+def average_precisions(scores: NDArray[Any], truth: NDArray[Any], parts: Sequence[str]) -> dict[str, float]:
     """Return each part's average precision; parts that no cell holds are left out."""
     from sklearn.metrics import average_precision_score
 

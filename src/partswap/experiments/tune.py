@@ -80,7 +80,9 @@ class Tuning:
         colours = ["#4477aa", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#66ccee"]
         for colour, tau in zip(colours * len(taus), taus, strict=False):
             line = sorted((p for p in self.points if p.tau == tau), key=lambda p: p.lam)
-            axis.plot([p.edits for p in line], [100 * p.same_kp for p in line], "o-", color=colour, label=f"tau = {tau:g}")
+            axis.plot(
+                [p.edits for p in line], [100 * p.same_kp for p in line], "o-", color=colour, label=f"tau = {tau:g}"
+            )
             for p in line:
                 axis.annotate(f"{p.lam:g}", (p.edits, 100 * p.same_kp), textcoords="offset points", xytext=(5, -10),
                               fontsize=8, color=colour)  # fmt: skip
@@ -129,12 +131,19 @@ def tune(
         for lam in lambdas:
             chosen = replace(made, lam=lam, tau=tau)  # type: ignore[call-arg]
             found = explain_tasks(
-                setting.explainer, setting.encodings, tasks.tasks, chosen, track=track, title=f"lam {lam:g}, tau {tau:g}"
+                setting.explainer,
+                setting.encodings,
+                tasks.tasks,
+                chosen,
+                track=track,
+                title=f"lam {lam:g}, tau {tau:g}",
             )
             scores = score_all([(cf, setting.facts.evidence(task)) for task, cf in found])
             same, near, edits = scores["same_kp"].all, scores["near_kp"].all, scores["edits"].all
             if same is None or near is None or edits is None:
-                raise SettingError("nothing flipped, so there is nothing to compare.", "Use more queries or another lam.")
+                raise SettingError(
+                    "nothing flipped, so there is nothing to compare.", "Use more queries or another lam."
+                )
             points.append(Point(lam, tau, same, near, edits, scores["flip_rate"].all or 0.0))
     note = (
         f"{len(tasks)} images of {setting.data.split}, up to {distractors} distractors, "
@@ -149,7 +158,8 @@ def pareto(points: Sequence[Point]) -> list[Point]:
         p
         for p in points
         if not any(
-            q.same_kp >= p.same_kp and q.edits <= p.edits and (q.same_kp > p.same_kp or q.edits < p.edits) for q in points
+            q.same_kp >= p.same_kp and q.edits <= p.edits and (q.same_kp > p.same_kp or q.edits < p.edits)
+            for q in points
         )
     ]
 

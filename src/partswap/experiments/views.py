@@ -43,10 +43,8 @@ class Views:
 
     def sample(self, index: int, view: int, *, annotations: bool = True) -> Sample:
         """Return one view of one image; keypoints and masks go with it."""
-        if annotations:
-            sample = self.data[index]
-        else:
-            sample = Sample(str(index), self.data.image(index), self.data.label(index))
+        bare = None if annotations else Sample(str(index), self.data.image(index), self.data.label(index))
+        sample = bare or self.data[index]
         if view == 0:
             return on_canvas(sample, self.preprocess)
         return self.random(sample, step_seed(self.seed, 2, index, view))
@@ -105,22 +103,26 @@ class FrozenViews:
             return views.tensor(row % images, row // images)
 
         fill(store, read, compute, f"{split.layer} {views.data.split}", track)
-        self.arrays: list[NDArray[np.float16]] = [store.array(name) for name in ("grids", "contexts") if name in store.names]
+        self.arrays: list[NDArray[np.float16]] = [
+            store.array(name) for name in ("grids", "contexts") if name in store.names
+        ]
 
     def rows(self, rows: Sequence[int]) -> tuple[Tensor, ...]:
         """Return the trunk's output for rows ``view * images + image``, single precision."""
-        return tuple(
-            torch.from_numpy(np.stack([array[r] for r in rows]).astype(np.float32)) for array in self.arrays
-        )
+        return tuple(torch.from_numpy(np.stack([array[r] for r in rows]).astype(np.float32)) for array in self.arrays)
 
-    def epoch(self, epoch: int, first: int, batch: int, seed: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor]]:
+    def epoch(
+        self, epoch: int, first: int, batch: int, seed: int
+    ) -> Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor]]:
         """Yield (inputs, rows, flipped) of an epoch from step `first`: a random view of each image, flipped or not."""
         images = len(self.views.data)
         order = shuffled(images, seed, epoch)
         for step in range(first, -(-images // batch)):
             chosen = order[step * batch : (step + 1) * batch]
             rng = np.random.default_rng((seed, 3, epoch, step))
-            rows = [int(v) * images + i for v, i in zip(rng.integers(self.count, size=len(chosen)), chosen, strict=True)]
+            rows = [
+                int(v) * images + i for v, i in zip(rng.integers(self.count, size=len(chosen)), chosen, strict=True)
+            ]
             inputs = self.rows(rows)
             # Tokens beside the grid know nothing of left and right, and a mirrored grid would contradict them.
             flipped = torch.from_numpy(rng.random(len(chosen)) < 0.5) & (len(inputs) == 1)

@@ -52,7 +52,7 @@ def main_first(accelerator: Any) -> AbstractContextManager[Any]:
 
 def _accelerate() -> Any:
     try:
-        import accelerate
+        import accelerate  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             "training on several devices needs Accelerate.", "Run: pip install 'partswap[train]'"

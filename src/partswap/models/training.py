@@ -289,9 +289,7 @@ def _tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[tup
                 yield f"optimizer/{index}/{name}", value
 
 
-def _save(
-    model: nn.Module, optimiser: Any, folder: Path, settings: Mapping[str, Any], progress: Progress
-) -> None:
+def _save(model: nn.Module, optimiser: Any, folder: Path, settings: Mapping[str, Any], progress: Progress) -> None:
     """Write a checkpoint beside the last one, then point to it: a kill at any moment leaves a whole one."""
     optimiser = getattr(optimiser, "optimizer", optimiser)  # accelerate wraps it
     name = f"checkpoint-{progress.epoch:04d}-{progress.step:06d}.safetensors"
@@ -304,9 +302,7 @@ def _save(
             old.unlink(missing_ok=True)
 
 
-def _resume(
-    model: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, settings: Mapping[str, Any]
-) -> Progress:
+def _resume(model: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, settings: Mapping[str, Any]) -> Progress:
     path = folder / "training.json"
     if not path.exists():
         return Progress()
@@ -323,7 +319,7 @@ def _resume(
     model_state: dict[str, Tensor] = {}
     optimiser_state: dict[int, dict[str, Tensor]] = {}
     with safe_open(checkpoint, "pt") as file:
-        for key in file.keys():
+        for key in file.keys():  # noqa: SIM118, not a dict
             kind, _, rest = key.partition("/")
             if kind == "model":
                 model_state[rest] = file.get_tensor(key)

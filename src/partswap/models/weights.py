@@ -93,7 +93,7 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], source: str, *,
     )
 
 
-def start_from(model: nn.Module, path: str | Path) -> list[str]:
+def start_from(model: nn.Module, source: str | Path | Mapping[str, Tensor]) -> list[str]:
     """Load what fits of a checkpoint, as a start for training; return the names of what stayed random.
 
     Everything but the classifier (the last layers) must be in the file: the features of a VGG without its classifier,
@@ -103,10 +103,11 @@ def start_from(model: nn.Module, path: str | Path) -> list[str]:
     ----------
     model : torch.nn.Module
         Gets the weights; half precision in the file becomes the model's own precision.
-    path : str or Path
-        ``.safetensors``, ``.pt``, ``.pth``.
+    source : str, Path or state dict
+        A file (``.safetensors``, ``.pt``, ``.pth``), or what one holds.
     """
-    state, own = read_weights(path), model.state_dict()
+    state, own = source if isinstance(source, Mapping) else read_weights(source), model.state_dict()
+    name = "the state dict" if isinstance(source, Mapping) else source
     fits = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
     random = [key for key in own if key not in fits and not key.endswith("num_batches_tracked")]
     classifier = _classifier(model)
@@ -115,7 +116,7 @@ def start_from(model: nn.Module, path: str | Path) -> list[str]:
     if lost or 2 * len(fits) < len(trunk):
         problems = [_misfit(key, state, own) for key in (lost or random)[:3]]
         raise FileFormatError(
-            f"{path} is no start for {type(model).__name__} ({'; '.join(problems)}; {len(fits)} of {len(own)} fit).",
+            f"{name} is no start for {type(model).__name__} ({'; '.join(problems)}; {len(fits)} of {len(own)} fit).",
             "Only the last layers may be missing: name the architecture the weights were trained with.",
         )
     model.load_state_dict(fits, strict=False)

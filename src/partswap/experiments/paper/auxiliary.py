@@ -66,9 +66,12 @@ def auxiliary_table(
     for choice in auxiliaries:
         chosen = setting.with_auxiliary(choice)
         encodings, explainer = chosen.encodings, chosen.explainer
-        assert encodings.aux is not None and explainer.auxiliary is not None
+        assert encodings.aux is not None
+        assert explainer.auxiliary is not None
         method = Paper(tau=explainer.auxiliary.tau)
-        found = explain_tasks(explainer, encodings, tasks.tasks, method, track=track, title=f"explain with {choice.name}")
+        found = explain_tasks(
+            explainer, encodings, tasks.tasks, method, track=track, title=f"explain with {choice.name}"
+        )
         explained = [(cf, setting.facts.evidence(task)) for task, cf in found]
         scores = score_all(explained, ["near_kp", "same_kp", "edits"])
         accuracies: list[float] = []
