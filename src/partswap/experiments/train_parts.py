@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor, nn
+from torch.fx import GraphModule
 
 from partswap.data.base import Dataset, Sample
 from partswap.data.features import prefetch
@@ -112,7 +113,7 @@ class _Session:
         if plan.freeze is not None:
             # The trunk as the classifier has it: what was computed for training one serves the other.
             self.split = cut_for_training(base, plan.freeze, preprocess.size)
-            self.part = cut_for_training(flat, f"detector.backbone.{plan.freeze}", preprocess.size).head.body
+            self.part = _behind(flat, self.split, preprocess.size)
         self._targets: dict[tuple[int, int, int], Tensor] = {}
         self._frozen: dict[tuple[int, int], FrozenViews] = {}
 
@@ -191,6 +192,27 @@ class _Session:
             scores.append(shown.movedim(1, 3)[held].numpy())
             truth.append(targets.movedim(1, 3)[held].numpy())
         return average_precisions(np.concatenate(scores), np.concatenate(truth), data.parts)
+
+
+def _behind(flat: _Flat, trunk: Split, size: int) -> nn.Module:
+    """Return what of a detector lies behind a classifier's frozen layer."""
+    backbone = flat.detector.backbone
+    # The backbone is a flat graph: the layer's output is that of the last module inside it.
+    inside = [
+        str(node.target)
+        for node in (backbone.graph.nodes if isinstance(backbone, GraphModule) else ())
+        if node.op == "call_module" and f"{node.target}.".startswith(f"{trunk.layer}.")
+    ]
+    probe = torch.randn(2, 3, size, size)
+    if inside:
+        cut = cut_for_training(flat, f"detector.backbone.{inside[-1]}", size)
+        with torch.no_grad():
+            if torch.allclose(cut.features(probe), trunk.features(probe), atol=1e-4):
+                return cut.head.body
+    raise SettingError(
+        f"the detector cannot be frozen up to {trunk.layer!r}: nothing in its backbone gives that layer's output.",
+        "Freeze up to another layer, or leave --freeze out.",
+    )
 
 
 def part_targets(sample: Sample, parts: Sequence[str], grid: GridShape) -> Tensor:

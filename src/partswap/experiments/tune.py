@@ -171,4 +171,5 @@ def knee(points: Sequence[Point]) -> Point:
     same = np.array([p.same_kp for p in front])
     across, up = float(np.ptp(edits)) or 1.0, float(np.ptp(same)) or 1.0
     above = (same - same[0]) / up - (edits - edits[0]) / across
-    return front[int(above.argmax())]
+    best = above.max()
+    return max((p for p, a in zip(front, above, strict=True) if a >= best - 1e-9), key=lambda p: p.same_kp)

@@ -198,7 +198,7 @@ def fit(
                 value = loss(outputs.float(), targets)
                 if not bool(torch.isfinite(value)):
                     raise NonFiniteError(
-                        f"the loss is {float(value)} in epoch {epoch + 1}, step {step + 1}.",
+                        f"the loss is {value.item()} in epoch {epoch + 1}, step {step + 1}.",
                         f"Lower the learning rate (it is {recipe.lr:g}); the last checkpoint in {folder} is kept.",
                     )
                 optimiser.zero_grad(set_to_none=True)

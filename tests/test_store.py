@@ -1,0 +1,162 @@
+"""Stores: filled in order, never stale, the same bytes after a kill."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partswap import store as store_module
+from partswap.errors import FileFormatError, PartswapError, ShapeError
+from partswap.store import Store, default_cache, write_json
+
+
+def fill(store, batch=4):
+    while not store.complete:
+        rows = np.arange(store.done, min(store.done + batch, store.count))
+        store.append(squares=(rows**2).astype(np.float32), pairs=np.stack([rows, -rows], 1))
+    return store
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def test_rows_come_back_as_they_went_in(tmp_path):
+    store = fill(Store(tmp_path, "numbers", {"a": 1}, 10))
+    assert store.array("squares").tolist() == [float(i * i) for i in range(10)]
+    assert store.array("pairs").shape == (10, 2)
+    assert store.names == ["pairs", "squares"]
+    # They are ordinary array files.
+    assert np.array_equal(np.load(store.folder / "pairs.npy"), store.array("pairs"))
+    again = Store(tmp_path, "numbers", {"a": 1}, 10)
+    assert again.complete
+
+
+def test_another_key_is_another_store(tmp_path):
+    first = fill(Store(tmp_path, "numbers", {"model": "a"}, 6))
+    for key, count in (({"model": "b"}, 6), ({"model": "a"}, 7), ({"model": "a", "layer": "x"}, 6)):
+        other = Store(tmp_path, "numbers", key, count)
+        assert other.folder != first.folder
+        assert other.done == 0
+
+
+@settings(deadline=None, max_examples=25)
+@given(cuts=st.lists(st.integers(0, 23), max_size=4))
+def test_stopping_and_going_on_gives_the_same_bytes(tmp_path_factory, cuts):
+    whole = fill(Store(tmp_path_factory.mktemp("whole"), "n", {}, 23))
+    cache = tmp_path_factory.mktemp("cut")
+    for stop in sorted(cuts):
+        store = Store(cache, "n", {}, 23)
+        while store.done + 4 <= stop:
+            rows = np.arange(store.done, store.done + 4)
+            store.append(squares=(rows**2).astype(np.float32), pairs=np.stack([rows, -rows], 1))
+        if store.names:  # what a kill leaves: half a row that was written and not yet counted
+            with (store.folder / "squares.npy").open("ab") as file:
+                file.write(b"??")
+    resumed = fill(Store(cache, "n", {}, 23))
+    assert contents(resumed.folder) == contents(whole.folder)
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+from pathlib import Path
+from partswap.store import Store
+store = Store(Path(sys.argv[1]), "slow", {"of": "numbers"}, 60)
+while not store.complete:
+    rows = np.arange(store.done, store.done + 3)
+    time.sleep(0.02)
+    store.append(wide=np.repeat(rows[:, None], 5000, 1).astype(np.float32))
+"""
+
+
+def test_kill_nine_and_again_is_byte_for_byte_the_same(tmp_path):
+    def run(cache, kill_at=None):
+        process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
+        if kill_at is None:
+            assert process.wait(60) == 0
+            return
+        progress = None
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            progress = next(cache.glob("*/progress.json"), None)
+            if progress is not None and json.loads(progress.read_text())["done"] >= kill_at:
+                break
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    (tmp_path / "cut").mkdir()
+    for kill_at in (3, 21, 42):
+        run(tmp_path / "cut", kill_at)
+    run(tmp_path / "cut")
+    run(tmp_path / "whole")
+    cut, whole = (contents(next((tmp_path / name).iterdir())) for name in ("cut", "whole"))
+    assert {n: b for n, b in cut.items() if not n.endswith(".tmp")} == whole
+
+
+def test_wrong_rows_are_refused(tmp_path):
+    store = Store(tmp_path, "n", {}, 4)
+    store.append(a=np.zeros((2, 3), np.float32))
+    with pytest.raises(ShapeError, match="do not go on"):
+        store.append(b=np.zeros((2, 3), np.float32))
+    with pytest.raises(ShapeError, match="do not go on"):
+        store.append(a=np.zeros((3, 3), np.float32))
+    with pytest.raises(ShapeError, match="rows of shape"):
+        store.append(a=np.zeros((2, 4), np.float32))
+    with pytest.raises(FileFormatError, match="2 of 4 rows"):
+        store.array("a")
+
+
+def test_a_file_that_was_cut_off_is_named(tmp_path):
+    store = fill(Store(tmp_path, "n", {}, 8))
+    path = store.folder / "squares.npy"
+    os.truncate(path, path.stat().st_size - 4)
+    with pytest.raises(FileFormatError, match=r"squares\.npy is shorter"):
+        Store(tmp_path, "n", {}, 8)
+    path.write_bytes(b"not an array")
+    with pytest.raises(FileFormatError, match="is no array file"):
+        Store(tmp_path, "n", {}, 8)
+    (store.folder / "progress.json").write_text('{"do')
+    with pytest.raises(FileFormatError, match="not valid JSON"):
+        Store(tmp_path, "n", {}, 8)
+
+
+def test_a_full_disk_is_an_error_and_the_run_goes_on_later(tmp_path, monkeypatch):
+    store = Store(tmp_path, "n", {}, 6)
+    store.append(a=np.arange(2))
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store_module.os, "fsync", full)
+    with pytest.raises(PartswapError, match="is full after 2 of 6 rows"):
+        store.append(a=np.arange(2, 4))
+    monkeypatch.undo()
+    again = Store(tmp_path, "n", {}, 6)
+    assert again.done == 2
+    again.append(a=np.arange(2, 6))
+    assert again.array("a").tolist() == list(range(6))
+
+
+def test_the_cache_folder_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARTSWAP_CACHE", str(tmp_path))
+    assert default_cache() == tmp_path
+    monkeypatch.delenv("PARTSWAP_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache() == tmp_path / "partswap"
+
+
+def test_json_is_whole_or_absent(tmp_path):
+    write_json(tmp_path / "a.json", {"b": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"b": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
