@@ -94,7 +94,8 @@ class Dogs(FileDataset):
             items=items,
             classes=[class_title(folder.partition("-")[2] or folder) for folder in folders],
             keypoints=[name for name in self._names() if name in seen],  # four are defined but never annotated
-            listed=frozenset(self.root / "Images" / file for file in listed),
+            listed=frozenset(listed),
+            base=self.root / "Images",
             folders=[self.root / "Images"],
         )
 

@@ -72,7 +72,7 @@ class Folder(FileDataset):
             for base in bases:
                 for file in _images(base / folder):
                     name = file.relative_to(self.root).as_posix()
-                    every.append(file)
+                    every.append(name)
                     split = SPLIT_FOLDERS[base.name] if split_folders else self._split_of(name)
                     if self.split in (split, "all"):
                         items.append(Item(name, file, label))
@@ -80,6 +80,7 @@ class Folder(FileDataset):
             items=items,
             classes=titles if len(set(titles)) == len(titles) else folders,
             listed=frozenset(every),
+            base=self.root,
             folders=bases,
         )
 

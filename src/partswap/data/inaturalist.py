@@ -101,7 +101,8 @@ class INaturalist(FileDataset):
                 self.orphans.append((str(path), f"image {image_id}"))
         for image_id in (i for i in files if i not in categories):
             complain(DataError(f"{path} has no annotation for image {image_id} ({files[image_id]}).", AGAIN), faults)
-        names, keypoints = self._keypoints_by_file(set(files.values()))
+        listed = frozenset(files.values())
+        names, keypoints = self._keypoints_by_file(listed)
         return Listing(
             items=[
                 Item(files[i], self.root / files[i], index[category], keypoints.get(files[i]))
@@ -110,7 +111,8 @@ class INaturalist(FileDataset):
             ],
             classes=_titles(kept),
             keypoints=names,
-            listed=frozenset(self.root / name for name in files.values()),
+            listed=listed,
+            base=self.root,
             folders=[self.root / file],
         )
 
@@ -125,7 +127,7 @@ class INaturalist(FileDataset):
             raise SettingError(f"there is no supercategory {self.supercategory!r} in {self.root}.", near)
         return kept
 
-    def _keypoints_by_file(self, listed: set[str]) -> tuple[list[str], dict[str, list[Keypoint]]]:
+    def _keypoints_by_file(self, listed: frozenset[str]) -> tuple[list[str], dict[str, list[Keypoint]]]:
         path = self._keypoint_file or self.root / f"{FILES[self.split]}_keypoints.json"
         if self._keypoint_file is None and not path.exists():
             return [], {}
