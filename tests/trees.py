@@ -31,6 +31,12 @@ def write_lines(path: Path, lines: list[str]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def edit_line(path: Path, number: int, text: str) -> None:
+    lines = path.read_text().splitlines()
+    lines[number - 1] = text
+    write_lines(path, lines)
+
+
 def cub(root: Path, per_class: int = 4) -> Path:
     """CUB-200-2011 with three classes whose ids have gaps; every other image is for training."""
     images, labels, splits, boxes, locs = [], [], [], [], []

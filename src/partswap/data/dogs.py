@@ -122,10 +122,11 @@ class Dogs(FileDataset):
         order: dict[str, int | None] = {}
         for file, label in entries:
             folder = file.partition("/")[0]
-            if order.setdefault(folder, label) != label:
-                problem = (
-                    f"the lists in {self.root} give {file} the label {label}, others in its folder {order[folder]}."
-                )
+            known = order.get(folder)
+            if known is None:
+                order[folder] = label
+            elif label is not None and label != known:
+                problem = f"the lists in {self.root} give {file} the label {label}, others in its folder {known}."
                 complain(DataError(problem, AGAIN), self.faults)
         return sorted(order, key=lambda folder: (order[folder] or 0, folder))
 

@@ -73,7 +73,7 @@ class RandomView:
 
         piece = RandomResizedCrop(self.size, self.scale, self.ratio)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs, too
             where = piece.make_params([sample.image])
             mirror = self.flip and bool(torch.rand(()) < 0.5)
 
