@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import os
 import shutil
+import ssl
 import stat
 import tarfile
 import tempfile
@@ -143,7 +144,14 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
         part.unlink(missing_ok=True)  # without a checksum nobody can tell whether the halves belong together
     try:
         _download(url, part, quiet)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
+    except (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        ssl.SSLError,
+        TimeoutError,
+        ConnectionError,
+        ValueError,
+    ) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
             f"{url} cannot be downloaded ({reason}).",
@@ -195,6 +203,8 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
 
 
 def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:
+    if not hasattr(tarfile, "data_filter"):
+        raise SettingError("this Python cannot unpack archives safely.", "Use Python 3.11.4 or later.")
     _check_end(archive)
     with (
         progress.open(archive, "rb", description=f"unpacking {archive.name}") as file,
