@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", ["aviary", "counterfactual", "explainer", "registry", "search.find", "splitting"])
+@pytest.mark.parametrize(
+    "name", ["aviary", "counterfactual", "data.rle", "explainer", "registry", "search.find", "splitting"]
+)
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(f"partswap.{name}")
     done = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
@@ -25,7 +27,9 @@ def test_the_readme_names_what_exists():
     text = (ROOT / "README.md").read_text()
     for name in re.findall(r"partswap\.([A-Za-z_]+)", text):
         assert name in dir(partswap) or (ROOT / "src" / "partswap" / name).exists(), name
-    commands = {c.name or c.callback.__name__ for c in app.registered_commands} | {"aviary"}
+    commands = {c.name or c.callback.__name__ for c in app.registered_commands} | {
+        g.name for g in app.registered_groups
+    }
     for block in re.findall(r"```sh\n(.*?)```", text, re.S):
         for command in re.findall(r"^partswap (\w+)", block, re.M):
             assert command in commands, command

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+import trees
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, GridShape
-from partswap.data import cell_facts
+from partswap.data import cell_facts, open_dataset
 from partswap.data.base import Dataset
+from partswap.errors import SettingError
 from partswap.metrics import Evidence, Metric
 from partswap.models import shipped
 from partswap.search import Method
@@ -54,19 +56,39 @@ def test_a_metric_scores_what_it_can_and_leaves_out_what_it_cannot(name, problem
 
 
 @pytest.mark.parametrize("name", DATASETS.names())
-def test_a_data_set_keeps_the_contract(name):
-    data = DATASETS.get(name)()
+def test_a_data_set_keeps_the_contract(name, tmp_path):
+    kind = DATASETS.get(name)
+    path = trees.TREES[name](tmp_path) if kind.needs_path else None
+    data = open_dataset(name, path, "test")
     assert isinstance(data, Dataset)
-    sample = data[3]
-    width, height = sample.image.size
-    assert sample.image.mode == "RGB"
-    assert sample.label == data.label(3)
-    assert 0 <= sample.label < len(data.classes)
-    assert set(sample.keypoints or ()) <= set(data.parts)
-    for points in (sample.keypoints or {}).values():
-        assert all(0 <= x < width and 0 <= y < height for x, y in points)
-    assert sample.mask is None or sample.mask.shape == (height, width)
-    assert np.array_equal(np.asarray(data[3].image), np.asarray(sample.image))
+    assert data.split == "test"
+    assert "test" in data.splits
+    assert len(data) > 3
+    assert data.labels().tolist() == [data.label(i) for i in range(len(data))]
+    assert data.labels().dtype == np.int64
+    assert len({str(c) for c in data.classes}) == len(data.classes)
+    for index in (0, 3):
+        sample = data[index]
+        width, height = sample.image.size
+        assert sample.image.mode == "RGB"
+        assert sample.label == data.label(index)
+        assert 0 <= sample.label < len(data.classes)
+        assert set(sample.keypoints or ()) <= set(data.parts)
+        for points in (sample.keypoints or {}).values():
+            assert all(0 <= x < width and 0 <= y < height for x, y in points)
+        assert sample.mask is None or (sample.mask.shape == (height, width) and sample.mask.dtype == bool)
+        assert np.array_equal(np.asarray(data[index].image), np.asarray(sample.image))
+    assert len({data[i].name for i in range(4)}) == 4
+    assert data.fingerprint() == open_dataset(name, path, "test").fingerprint()
+    assert data.fingerprint() != open_dataset(name, path, data.splits[0]).fingerprint()
+    with pytest.raises(IndexError):
+        data[len(data)]
+    with pytest.raises(SettingError, match="no split"):
+        open_dataset(name, path, "tset")
+    with pytest.raises(SettingError, match="path"):
+        open_dataset(name, None if path else tmp_path)
+    attributes = data.attributes()
+    assert attributes is None or attributes.share.shape == (len(data.classes), len(attributes.names))
 
 
 @pytest.mark.parametrize("name", AUXILIARIES.names())

@@ -4,6 +4,17 @@ To add one, drop a file into this folder with a `Dataset` subclass and ``@DATASE
 """
 
 from partswap.data.base import DATASETS, Attributes, Dataset, Sample, open_dataset
+from partswap.data.geometry import RandomView, on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
 
-__all__ = ["DATASETS", "Attributes", "CellFacts", "Dataset", "Sample", "cell_facts", "open_dataset"]
+__all__ = [
+    "DATASETS",
+    "Attributes",
+    "CellFacts",
+    "Dataset",
+    "RandomView",
+    "Sample",
+    "cell_facts",
+    "on_canvas",
+    "open_dataset",
+]

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import os
 import shutil
+import ssl
 import stat
 import tarfile
 import tempfile
@@ -24,6 +25,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from partswap.errors import DataError, SettingError, UnknownNameError, suggest
 
 CHUNK = 1 << 20
+BLOCK = 512  # of a tar file
 INAT = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
 DOGS = "http://vision.stanford.edu/aditya86/ImageNetDogs/"
 
@@ -142,7 +144,14 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
         part.unlink(missing_ok=True)  # without a checksum nobody can tell whether the halves belong together
     try:
         _download(url, part, quiet)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
+    except (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        ssl.SSLError,
+        TimeoutError,
+        ConnectionError,
+        ValueError,
+    ) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
             f"{url} cannot be downloaded ({reason}).",
@@ -194,6 +203,9 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
 
 
 def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:
+    if not hasattr(tarfile, "data_filter"):
+        raise SettingError("this Python cannot unpack archives safely.", "Use Python 3.11.4 or later.")
+    _check_end(archive)
     with (
         progress.open(archive, "rb", description=f"unpacking {archive.name}") as file,
         tarfile.open(fileobj=file, mode="r|*") as tar,
@@ -206,6 +218,15 @@ def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> 
                 raise _evil(archive, member.name, str(error)) from error
             if not _lies_in(hidden / member.name, hidden):
                 raise _evil(archive, member.name, "it reaches outside through a link")
+
+
+def _check_end(archive: Path) -> None:
+    """Raise an error if an uncompressed archive was cut off between two members, which tarfile takes for its end."""
+    with archive.open("rb") as file:
+        if archive.suffix.lower() == ".tar" and archive.stat().st_size >= BLOCK:
+            file.seek(-BLOCK, os.SEEK_END)
+            if any(file.read()):
+                raise tarfile.ReadError("it has no end mark: it is cut off, or still being written")
 
 
 def _unpack_zip(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:

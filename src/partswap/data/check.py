@@ -245,12 +245,14 @@ def _check_classes(opened: list[FileDataset], report: Report) -> None:
 
 
 def _check_unlisted(opened: list[FileDataset], report: Report) -> None:
-    listed = {path for data in opened for path in data.listing.listed}
-    folders = dict.fromkeys(folder for data in opened for folder in data.listing.folders)
-    for folder in folders:
+    listed = frozenset(name for data in opened for name in data.listing.listed)
+    folders = {folder: data.listing.base for data in opened for folder in data.listing.folders}
+    for folder, base in folders.items():
         if not folder.is_dir():
             report._add("missing file", folder, "there is no such folder")
             continue
         for path in sorted(folder.rglob("*")):
-            if path.suffix.lower() in IMAGE_SUFFIXES and path not in listed and not path.name.startswith("."):
+            if path.suffix.lower() not in IMAGE_SUFFIXES or path.name.startswith("."):
+                continue
+            if path.relative_to(base).as_posix() not in listed:
                 report.notes.append(Problem("file in no list", str(path), "is never read"))

@@ -76,7 +76,8 @@ class Cub(FileDataset):
             items=items,
             classes=[class_title(name) for name in names.values()],
             keypoints=keypoint_names,
-            listed=frozenset(root / "images" / file for file in files.values()),
+            listed=frozenset(files.values()),
+            base=root / "images",
             folders=[root / "images"],
         )
 

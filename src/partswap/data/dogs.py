@@ -94,7 +94,8 @@ class Dogs(FileDataset):
             items=items,
             classes=[class_title(folder.partition("-")[2] or folder) for folder in folders],
             keypoints=[name for name in self._names() if name in seen],  # four are defined but never annotated
-            listed=frozenset(self.root / "Images" / file for file in listed),
+            listed=frozenset(listed),
+            base=self.root / "Images",
             folders=[self.root / "Images"],
         )
 
@@ -121,10 +122,11 @@ class Dogs(FileDataset):
         order: dict[str, int | None] = {}
         for file, label in entries:
             folder = file.partition("/")[0]
-            if order.setdefault(folder, label) != label:
-                problem = (
-                    f"the lists in {self.root} give {file} the label {label}, others in its folder {order[folder]}."
-                )
+            known = order.get(folder)
+            if known is None:
+                order[folder] = label
+            elif label is not None and label != known:
+                problem = f"the lists in {self.root} give {file} the label {label}, others in its folder {known}."
                 complain(DataError(problem, AGAIN), self.faults)
         return sorted(order, key=lambda folder: (order[folder] or 0, folder))
 

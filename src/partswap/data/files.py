@@ -63,8 +63,10 @@ class Listing:
         All classes, whether they have images or not.
     keypoints : Sequence[str]
         Names of the keypoints, sides apart.
-    listed : frozenset of Path
-        Every image file the lists mention, in any split.
+    listed : frozenset of str
+        Every image file the lists mention, in any split, relative to `base`.
+    base : Path
+        What those names are relative to.
     folders : list of Path
         Where image files lie, to find those that are in no list.
     """
@@ -72,7 +74,8 @@ class Listing:
     items: list[Item]
     classes: list[str]
     keypoints: Sequence[str] = ()
-    listed: frozenset[Path] = frozenset()
+    listed: frozenset[str] = frozenset()
+    base: Path = Path()
     folders: list[Path] = field(default_factory=list)
 
 

@@ -11,22 +11,23 @@ from partswap.data.text import Faults
 from partswap.errors import DataError, SettingError
 
 #: Subfolders that are splits rather than classes.
-SPLIT_FOLDERS = {"train": "train", "test": "test", "val": "test"}
+SPLIT_FOLDERS = ("train", "val", "test")
 
 
 @DATASETS.register("folder")
 class Folder(FileDataset):
     """Images in class folders, without annotations.
 
-    Where the folder holds ``train`` and ``test`` (or ``val``), the split picks one. Where it does not, a hash of
-    each file's name says which split the image is in: a new file moves no other.
+    Where the folder holds ``train`` and ``test`` or ``val``, the split picks one ("test" is ``val`` if there is no
+    ``test``). Where it does not, a hash of each file's name says which split the image is in: a new file moves no
+    other.
 
     Parameters
     ----------
     path : str or Path
         The folder.
-    split : {"train", "test", "all"}
-        Which images.
+    split : {"train", "val", "test", "all"}
+        Which images; "val" needs such a folder.
     test_share : float
         The share of each class that is for testing, on average, where there are no split folders.
     seed : int
@@ -36,7 +37,7 @@ class Folder(FileDataset):
     """
 
     name = "folder"
-    splits = ("train", "test", "all")
+    splits = (*SPLIT_FOLDERS, "all")
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Folder(FileDataset):
     @classmethod
     def disjoint_splits(cls, path: Path) -> list[str]:
         """Return the splits that have a folder, or "all"."""
-        return list(dict.fromkeys(SPLIT_FOLDERS[folder.name] for folder in _split_folders(path))) or ["all"]
+        return [folder.name for folder in _split_folders(path)] or ["all"]
 
     def _read(self) -> Listing:
         split_folders = _split_folders(self.root)
@@ -66,20 +67,24 @@ class Folder(FileDataset):
         if not folders:
             fix = "Put the images of each class into a folder of its own."
             raise DataError(f"{self.root} holds no class folders.", fix)
+        wanted = self.split
+        if split_folders and wanted == "test" and all(folder.name != "test" for folder in split_folders):
+            wanted = "val"
         titles = [class_title(folder) for folder in folders]
         every, items = [], []
         for label, folder in enumerate(folders):
             for base in bases:
                 for file in _images(base / folder):
                     name = file.relative_to(self.root).as_posix()
-                    every.append(file)
-                    split = SPLIT_FOLDERS[base.name] if split_folders else self._split_of(name)
-                    if self.split in (split, "all"):
+                    every.append(name)
+                    split = base.name if split_folders else self._split_of(name)
+                    if wanted in (split, "all"):
                         items.append(Item(name, file, label))
         return Listing(
             items=items,
             classes=titles if len(set(titles)) == len(titles) else folders,
             listed=frozenset(every),
+            base=self.root,
             folders=bases,
         )
 
@@ -93,9 +98,11 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _split_folders(root: Path) -> list[Path]:
-    """Return the split folders; one that is called so among other classes is a class."""
+    """Return the split folders, if there is one for training and another, or nothing else."""
     folders = _subfolders(root) if root.is_dir() else []
-    return folders if folders and all(folder.name in SPLIT_FOLDERS for folder in folders) else []
+    names = {folder.name for folder in folders}
+    found = [root / name for name in SPLIT_FOLDERS if name in names]
+    return found if len(found) == len(folders) or ("train" in names and len(found) > 1) else []
 
 
 def _images(folder: Path) -> list[Path]:

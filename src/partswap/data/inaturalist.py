@@ -26,6 +26,9 @@ from partswap.errors import DataError, SettingError, suggest
 #: What each split's files are called.
 FILES = {"train": "train", "train_mini": "train_mini", "val": "val", "test": "val"}
 
+#: Of an image or a category; files that are not official may use text.
+Id = int | str
+
 
 class Category(NamedTuple):
     """A species."""
@@ -88,12 +91,12 @@ class INaturalist(FileDataset):
         known = {category.id for category in every}
         files = dict(read_entries(path, "images", content["images"], _id_and_file, faults))
 
-        def convert(entry: Any) -> tuple[int, int]:
+        def convert(entry: Any) -> tuple[Id, int]:
             if entry["category_id"] not in known:
                 raise MalformedError(f"there is no category {entry['category_id']}")
-            return entry["image_id"], entry["category_id"]
+            return _key(entry["image_id"]), entry["category_id"]
 
-        categories: dict[int, int] = {}
+        categories: dict[Id, int] = {}
         for image_id, category in read_entries(path, "annotations", content["annotations"], convert, faults):
             if image_id in files:
                 categories[image_id] = category
@@ -101,7 +104,8 @@ class INaturalist(FileDataset):
                 self.orphans.append((str(path), f"image {image_id}"))
         for image_id in (i for i in files if i not in categories):
             complain(DataError(f"{path} has no annotation for image {image_id} ({files[image_id]}).", AGAIN), faults)
-        names, keypoints = self._keypoints_by_file(set(files.values()))
+        listed = frozenset(files.values())
+        names, keypoints = self._keypoints_by_file(listed)
         return Listing(
             items=[
                 Item(files[i], self.root / files[i], index[category], keypoints.get(files[i]))
@@ -110,7 +114,8 @@ class INaturalist(FileDataset):
             ],
             classes=_titles(kept),
             keypoints=names,
-            listed=frozenset(self.root / name for name in files.values()),
+            listed=listed,
+            base=self.root,
             folders=[self.root / file],
         )
 
@@ -125,25 +130,25 @@ class INaturalist(FileDataset):
             raise SettingError(f"there is no supercategory {self.supercategory!r} in {self.root}.", near)
         return kept
 
-    def _keypoints_by_file(self, listed: set[str]) -> tuple[list[str], dict[str, list[Keypoint]]]:
+    def _keypoints_by_file(self, listed: frozenset[str]) -> tuple[list[str], dict[str, list[Keypoint]]]:
         path = self._keypoint_file or self.root / f"{FILES[self.split]}_keypoints.json"
         if self._keypoint_file is None and not path.exists():
             return [], {}
         content = _tables(path, read_json(path))
         named = read_entries(path, "categories", content["categories"], _skeleton, self.faults)
-        skeletons: dict[Any, list[str]] = dict(named)
+        skeletons: dict[Id, list[str]] = dict(named)
         only = next(iter(skeletons)) if len(skeletons) == 1 else None
         files = dict(read_entries(path, "images", content["images"], _id_and_file, self.faults))
 
-        def convert(entry: Any) -> tuple[int, list[Keypoint]]:
-            names = skeletons.get(entry.get("category_id", only) if only is None else only)
+        def convert(entry: Any) -> tuple[Id, list[Keypoint]]:
+            names = skeletons.get(_key(entry["category_id"]) if only is None else only)
             flat = entry["keypoints"]
             if names is None:
-                raise MalformedError(f"there is no category {entry.get('category_id')}")
+                raise MalformedError(f"there is no category {entry['category_id']}")
             if len(flat) != 3 * len(names):
                 raise MalformedError(f"there are {len(flat)} numbers for {len(names)} keypoints, three for each")
             points = zip(names, flat[::3], flat[1::3], flat[2::3], strict=True)
-            return entry["image_id"], [(name, float(x), float(y)) for name, x, y, seen in points if seen == 2]
+            return _key(entry["image_id"]), [(name, float(x), float(y)) for name, x, y, seen in points if seen == 2]
 
         found: dict[str, list[Keypoint]] = {}
         for image_id, points in read_entries(path, "annotations", content["annotations"], convert, self.faults):
@@ -168,12 +173,19 @@ def _category(entry: Any) -> Category:
     return Category(int(entry["id"]), str(entry["name"]), *fields)
 
 
-def _id_and_file(entry: Any) -> tuple[int, str]:
-    return entry["id"], str(entry["file_name"])
+def _key(value: Any) -> Id:
+    """Return an id after checking that it can be one."""
+    if not isinstance(value, int | str):
+        raise MalformedError(f"{value!r} is no id")
+    return value
 
 
-def _skeleton(entry: Any) -> tuple[Any, list[str]]:
-    return entry.get("id"), [str(name).replace("_", " ") for name in entry["keypoints"]]
+def _id_and_file(entry: Any) -> tuple[Id, str]:
+    return _key(entry["id"]), str(entry["file_name"])
+
+
+def _skeleton(entry: Any) -> tuple[Id, list[str]]:
+    return _key(entry.get("id", 0)), [str(name).replace("_", " ") for name in entry["keypoints"]]
 
 
 def _titles(categories: list[Category]) -> list[str]:

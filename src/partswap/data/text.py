@@ -86,7 +86,7 @@ def read_entries(path: Path, where: str, entries: Any, convert: Callable[[Any], 
             complain(DataError(f"{path} {where}[{number}]: {error}.", AGAIN), faults)
         except KeyError as error:
             complain(DataError(f"{path} {where}[{number}]: there is no {error}.", AGAIN), faults)
-        except (TypeError, ValueError, IndexError) as error:
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
             complain(DataError(f"{path} {where}[{number}]: malformed ({error}).", AGAIN), faults)
         else:
             yield made

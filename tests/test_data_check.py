@@ -1,0 +1,104 @@
+"""The check of a data set on disk, and its command line."""
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import trees
+from partswap.cli import app
+from partswap.data import open_dataset
+from partswap.data.check import check_dataset
+from partswap.errors import SettingError
+from trees import edit_line
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def cub(tmp_path):
+    return trees.cub(tmp_path / "cub")
+
+
+@pytest.fixture
+def inat(tmp_path):
+    return trees.inaturalist(tmp_path / "inat")
+
+
+@pytest.mark.parametrize("name", sorted(trees.TREES))
+def test_a_good_tree_passes(name, tmp_path):
+    report = check_dataset(name, trees.TREES[name](tmp_path), workers=1)
+    assert report.problems == []
+    assert report.ok
+    assert report.widths == (40, 40)
+    assert sum(counts.images for counts in report.splits.values()) == sum(report.modes.values())
+
+
+def test_the_check_finds_everything_at_once(cub):
+    data = open_dataset("cub", cub, "all")
+    trees.truncate(data.item(0).path)
+    data.item(1).path.unlink()
+    data.item(3).mask.unlink()
+    Image.new("L", (10, 10), 255).save(data.item(4).mask)
+    edit_line(cub / "parts" / "part_locs.txt", 3 * 5 + 1, "4 1 400.0 11.0 1")
+    edit_line(cub / "parts" / "part_locs.txt", 8, "not a line")
+    with (cub / "parts" / "part_locs.txt").open("a") as file:
+        file.write("999 1 4.0 11.0 1\n999 2 4.0 11.0 1\n")
+    with (cub / "classes.txt").open("a") as file:
+        file.write("9 009.Brewer_Blackbird\n")
+    for image in (9, 10, 11):
+        edit_line(cub / "train_test_split.txt", image, f"{image} 1")
+    trees.write_image(cub / "images" / trees.CUB_CLASSES[1] / "stray.jpg")
+    report = check_dataset("cub", cub)
+    assert not report.ok
+    kinds = report.kinds()
+    for kind in ("malformed annotation", "annotation without image", "missing file", "unreadable file", "missing mask"):
+        assert kinds[kind] == 1, kind
+    assert kinds["bad mask"] == kinds["keypoint outside the image"] == 1
+    empty = {(p.where, p.what) for p in report.problems if p.kind == "empty class"}
+    assert ("Brewer Blackbird", "has no image in test") in empty
+    assert ("Parakeet Auklet", "has no image in test") in empty
+    assert [note.kind for note in report.notes] == ["file in no list"]
+    assert report.notes[0].where.endswith("stray.jpg")
+
+
+def test_the_check_knows_classes_with_one_image(tmp_path):
+    trees.write_image(tmp_path / "a" / "1.png")
+    trees.write_image(tmp_path / "b" / "1.png")
+    trees.write_image(tmp_path / "b" / "2.png")
+    (tmp_path / "c").mkdir()
+    report = check_dataset("folder", tmp_path)
+    assert report.kinds() == {"class with one image": 1, "empty class": 1}
+    assert report.splits["all"].per_class == (0, 1, 2)
+
+
+def test_the_check_goes_on_when_one_split_is_broken(inat):
+    (inat / "train.json").write_text("{")
+    report = check_dataset("inaturalist", inat)
+    assert report.kinds() == {"malformed annotation": 1}
+    assert report.splits["val"].with_keypoints == 5
+    with pytest.raises(SettingError, match="not read from files"):
+        check_dataset("aviary", inat)
+
+
+def test_the_command_line_checks(cub, inat, tmp_path):
+    good = runner.invoke(app, ["data", "check", "cub", str(cub)])
+    assert good.exit_code == 0, good.output
+    assert "nothing is wrong" in good.output
+    open_dataset("cub", cub).item(0).path.unlink()
+    bad = runner.invoke(app, ["data", "check", "cub", str(cub)])
+    assert bad.exit_code == 1
+    assert "missing file: 1" in bad.output
+    assert runner.invoke(app, ["data", "check", "cub", str(cub), "--split", "train"]).exit_code == 0
+    birds = runner.invoke(app, ["data", "check", "inaturalist", str(inat), "--supercategory", "Birds"])
+    assert birds.exit_code == 0, birds.output
+    assert "2 classes" in birds.output
+    for arguments in (["cub"], ["aviary"], ["cub", str(cub), "--supercategory", "Birds"], ["cbu", str(cub)]):
+        result = runner.invoke(app, ["data", "check", *arguments])
+        assert result.exit_code == 1
+        assert isinstance(result.exception, ValueError)  # what main() prints on one line
+
+
+def test_the_command_line_lists():
+    result = runner.invoke(app, ["data", "list"])
+    assert result.exit_code == 0
+    assert all(name in result.output for name in ("aviary", "cub", "dogs", "folder", "inaturalist"))
