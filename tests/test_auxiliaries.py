@@ -189,7 +189,7 @@ def test_a_truncated_file_is_named(name, tmp_path):
 
 def test_a_file_that_would_run_code_is_refused(tmp_path):
     path = tmp_path / "evil.pth.tar"
-    path.write_bytes(pickle.dumps({"state_dict": print}))
+    path.write_bytes(pickle.dumps({"state_dict": print}, protocol=2))
     with pytest.raises(FileFormatError, match=r"evil\.pth\.tar"):
         load_auxiliary("moco", weights=path)
 
