@@ -235,7 +235,7 @@ def test_official_weights_are_downloaded_once(monkeypatch, tmp_path, canvases):
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
     monkeypatch.setattr(torch.hub, "download_url_to_file", download)
-    first, again = load_auxiliary("efficientnet_lite0"), load_auxiliary("efficientnet_lite0")
+    first, again = load_auxiliary("efficientnet_lite0"), load_auxiliary("efficientnet_lite0", weights="default")
     assert torch.equal(first.grids(canvases), again.grids(canvases))
     assert [(hash_prefix, progress) for _, hash_prefix, progress in asked] == [("0aa007d2", True)]
 
