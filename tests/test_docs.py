@@ -20,6 +20,21 @@ def test_examples_in_docstrings_run(name):
     assert done.attempted > 0
 
 
+def test_the_table_of_auxiliaries_says_what_the_code_does():
+    from partswap import AUXILIARIES
+
+    text = (ROOT / "docs" / "auxiliaries.md").read_text()
+    rows = {row[0]: row for row in re.findall(r"^\| `(\w+)` \|(.*)\|([^|]*)\|\s*([\d.]+) \|$", text, re.M)}
+    assert rows
+    for name, row in rows.items():
+        assert name in AUXILIARIES
+        home = importlib.import_module(AUXILIARIES.get(name).__module__)
+        published = getattr(home, "PUBLISHED", None)
+        if published is not None and published.url is not None:
+            assert published.url in row[1]
+        assert float(row[3]) == (home.TAU_TOKENS if hasattr(home, "TAU_TOKENS") else 0.1)
+
+
 def test_the_readme_names_what_exists():
     import partswap
     from partswap.cli import app

@@ -1,5 +1,6 @@
 """One test over everything registered: what is added is tested the moment it exists."""
 
+import importlib.util
 from dataclasses import fields, replace
 
 import numpy as np
@@ -7,13 +8,14 @@ import pytest
 import torch
 
 import trees
-from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, GridShape
+from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, GridShape, load_auxiliary
 from partswap.data import cell_facts, open_dataset
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
 from partswap.metrics import Evidence, Metric
 from partswap.models import shipped
 from partswap.search import Method
+from published_files import FILES, write
 
 
 @pytest.mark.parametrize("name", METHODS.names())
@@ -92,12 +94,22 @@ def test_a_data_set_keeps_the_contract(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", AUXILIARIES.names())
-def test_an_auxiliary_gives_finite_grids(name):
-    auxiliary = AUXILIARIES.get(name)()
+def test_an_auxiliary_gives_finite_grids(name, tmp_path):
+    options = {}
+    if name in FILES:  # random weights in the published layout
+        options["weights"] = write(name, tmp_path)[0]
+    elif name == "classifier":
+        options = {"classifier": shipped.load("vgg"), "preprocess": shipped.PREPROCESS}
+    elif name == "augnet" and importlib.util.find_spec("imgsim") is None:
+        pytest.skip("imgsim is not installed: pip install partswap[augnet]")
+    auxiliary = load_auxiliary(name, **options)
+    assert auxiliary.name == name
+    assert not any(module.training for module in auxiliary.model.modules())
     data = DATASETS.get("aviary")("test", per_class=1)
     grids = auxiliary.grids([data[i].image for i in range(3)], batch=2)
     assert grids.ndim == 4
     assert len(grids) == 3
+    assert grids.shape[2] * grids.shape[3] >= 49
     assert torch.isfinite(grids).all()
     assert auxiliary.tau > 0
 

@@ -11,7 +11,7 @@ from partswap.registry import Registry
         ("METHODS", {"goyal", "paper", "partswap"}),
         ("METRICS", {"near_kp", "same_kp", "true_part", "edits", "flip_rate", "foreground", "seconds"}),
         ("DATASETS", {"aviary"}),
-        ("AUXILIARIES", {"aviary"}),
+        ("AUXILIARIES", {"aviary", "classifier", "deepcluster", "dinov2_vits14"}),
     ],
 )
 def test_everything_in_a_folder_is_found(registry, names):

@@ -77,7 +77,7 @@ class Explainer:
     layer : str, optional
         Where to cut it; by default after the last down-sampling (``partswap layers`` lists the choices).
     auxiliary : str, Auxiliary, torch.nn.Module or None
-        What says which cells show the same part: a name (`partswap.load_auxiliary` lists them), or a module from the
+        What says which cells show the same part: a name (see `partswap.load_auxiliary`), or a module from the
         classifier's own inputs to a grid. None: the semantic term is left out.
     method : str or Method
         A registered name or a method with its settings.
@@ -230,7 +230,9 @@ class Explainer:
             layer = self.split.layer
             return load_auxiliary("classifier", classifier=model, layer=layer, preprocess=self.preprocess)
         if isinstance(auxiliary, str):
-            return load_auxiliary(auxiliary)
+            found = load_auxiliary(auxiliary)
+            found.model.to(self.device)
+            return found
         if isinstance(auxiliary, nn.Module):
             return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
         return auxiliary

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from partswap import _vision
 from partswap.errors import PartswapError, SettingError
 from partswap.models.weights import load_strictly, read_weights
 
@@ -53,7 +53,7 @@ class Published:
     def backbone(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the backbone's tensors, in single precision."""
         named = {key.removeprefix(self.prefix): value for key, value in state.items()}
-        kept = {key: value for key, value in named.items() if not key.startswith(self.heads or ("\0",))}
+        kept = {key: value for key, value in named.items() if not key.startswith(self.heads)}
         return {key: value.float() if value.is_floating_point() else value for key, value in kept.items()}
 
 
@@ -67,16 +67,9 @@ def fetch(url: str) -> Path:
     try:
         os.makedirs(folder, exist_ok=True)
         torch.hub.download_url_to_file(url, str(path), hash_prefix=digest.group(1) if digest else None, progress=True)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, HTTPException) as error:
         raise PartswapError(
             f"{url} could not be fetched ({type(error).__name__}: {error}).",
             "Without a network, download it elsewhere and pass the local file as weights.",
         ) from error
     return path
-
-
-def resnet50() -> nn.Module:
-    """Return torchvision's ResNet-50 without its classifier."""
-    model: nn.Module = _vision.torchvision().models.resnet50()
-    model.fc = nn.Identity()
-    return model

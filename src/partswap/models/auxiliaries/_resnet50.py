@@ -1,19 +1,29 @@
-"""What the self-supervised ResNet-50s have in common."""
+"""What the ResNet-50s have in common."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from torch import nn
+
 from partswap.images import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary
-from partswap.models.published import Published, resnet50
+from partswap.models.published import Published
 from partswap.models.trunk import Trunk
+from partswap.models.zoo import load_model
 
 
 def resnet50_auxiliary(
-    name: str, published: Published, weights: str | Path | None, layer: str | None, *, size: int = 224
+    name: str,
+    published: Published,
+    weights: str | Path | None,
+    layer: str | None,
+    *,
+    architecture: str = "torchvision:resnet50",
+    size: int = 224,
 ) -> Auxiliary:
     """Return a ResNet-50 with published weights, cut before its final pooling unless told otherwise."""
-    model = resnet50()
+    model = load_model(architecture)
+    model.fc = nn.Identity()
     published.load(model, weights)
     return Auxiliary(name, Trunk(model, layer or "layer4", size=size), Preprocess(size))

@@ -33,7 +33,7 @@ def load_auxiliary(
         A registered one (``AUXILIARIES.names()``), or any model of torchvision or timm: ``"timm:NAME"``,
         ``"torchvision:NAME"``, or the bare name.
     weights : str or Path, optional
-        A file; by default the official weights, downloaded once.
+        A file; None or ``"default"`` for the official weights, downloaded once.
     layer : str, optional
         The layer whose output is compared; by default the last grid before the final pooling.
     tau : float, optional
@@ -48,6 +48,7 @@ def load_auxiliary(
     ``load_auxiliary("deepcluster")``, ``load_auxiliary("moco", weights="moco_v2_800ep_pretrain.pth.tar")``,
     ``load_auxiliary("timm:convnext_tiny", layer="stages.2")``.
     """
+    weights = None if weights == "default" else weights
     if name == "classifier" and classifier is not None:
         auxiliary = _of_classifier(classifier, weights, layer, preprocess)
     elif name in AUXILIARIES:
