@@ -12,8 +12,11 @@ from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, Gr
 from partswap.data import cell_facts, open_dataset
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
+from partswap.images import Preprocess
 from partswap.metrics import Evidence, Metric
 from partswap.models import shipped
+from partswap.models.parts import Detector, PartsDetector, save_detector
+from partswap.models.zoo import load_model
 from partswap.search import Method
 from published_files import FILES, write
 
@@ -98,6 +101,11 @@ def test_an_auxiliary_gives_finite_grids(name, tmp_path):
     options = {}
     if name in FILES:  # random weights in the published layout
         options["weights"] = write(name, tmp_path)[0]
+    elif name == "parts":
+        detector = PartsDetector(load_model("timm:test_resnet"), "layer2", 2, size=160)
+        options["weights"] = save_detector(
+            Detector(detector, "timm:test_resnet", "layer2", "ab", Preprocess(160)), tmp_path
+        )
     elif name == "classifier":
         options = {"classifier": shipped.load("vgg"), "preprocess": shipped.PREPROCESS}
     elif name == "augnet" and importlib.util.find_spec("imgsim") is None:

@@ -193,7 +193,16 @@ COMMAND = ["train", "classifier", "--data", "aviary", "--arch", "timm:test_resne
 @pytest.mark.slow
 def test_kill_nine_during_extraction_and_during_training(tmp_path):
     def run(folder, kill=None):
-        command = [sys.executable, "-m", "partswap", *COMMAND, "--out", str(folder / "out"), "--cache", str(folder / "cache")]
+        command = [
+            sys.executable,
+            "-m",
+            "partswap",
+            *COMMAND,
+            "--out",
+            str(folder / "out"),
+            "--cache",
+            str(folder / "cache"),
+        ]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 240
@@ -272,7 +281,9 @@ def test_unfinished_is_not_finished(tmp_path):
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path):
-    result = CliRunner().invoke(app, ["train", "classifier", "--data", "aviary", "--out", str(tmp_path), "--lr", "fast"])
+    result = CliRunner().invoke(
+        app, ["train", "classifier", "--data", "aviary", "--out", str(tmp_path), "--lr", "fast"]
+    )
     assert isinstance(result.exception, SettingError)
     assert "Give a number, or auto" in str(result.exception)
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from partswap import cli_data, cli_train
+from partswap import cli_data, cli_paper, cli_train
 from partswap._version import __version__
 from partswap.errors import PartswapError, SettingError
 
@@ -26,6 +26,7 @@ app.add_typer(aviary_app, name="aviary")
 app.add_typer(cli_data.data_app, name="data")
 app.add_typer(cli_train.train_app, name="train")
 app.command()(cli_train.tune)
+app.add_typer(cli_paper.paper_app, name="paper")
 console = Console()
 
 

@@ -56,7 +56,7 @@ def classifier(
     from partswap.models.several import launch
     from partswap.progress import bars
 
-    _use_threads(threads)
+    use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
@@ -103,7 +103,7 @@ def parts(
     from partswap.experiments.train_parts import train_parts
     from partswap.progress import bars
 
-    _use_threads(threads)
+    use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
@@ -167,7 +167,8 @@ def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
     return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]
 
 
-def _use_threads(threads: int | None) -> None:
+def use_threads(threads: int | None) -> None:
+    """Tell torch how many threads to use, if told."""
     import torch
 
     if threads is not None:

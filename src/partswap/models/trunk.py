@@ -53,6 +53,10 @@ class Trunk(EvalModule):
         twin.get_submodule(layer).register_forward_hook(_StopAfter(seen.calls[layer]))
         self.train()
 
+    def extra_repr(self) -> str:
+        """Say where it ends: caches tell two trunks of one network apart by this."""
+        return f"layer={self.layer!r}"
+
     def forward(self, images: Tensor) -> Tensor:
         """Return the grids of images."""
         _PASS.count = 0
