@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from partswap.cli_train import Cache, Data, DataPath, PrecisionOption, Threads, resolve_precision, use_threads
+from partswap.cli_train import (
+    Cache,
+    Data,
+    DataOptions,
+    DataPath,
+    PrecisionOption,
+    Threads,
+    data_options,
+    resolve_precision,
+    use_threads,
+)
 
 paper_app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 console = Console()
@@ -26,10 +36,9 @@ Seed = Annotated[int, typer.Option(help="For everything random.")]
 def auxiliary(
     data: Data,
     model: Model,
-    auxiliary: Annotated[
-        list[str], typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; repeat for more rows.")
-    ],
+    auxiliary: Annotated[list[str], typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; repeat for rows.")],
     path: DataPath = None,
+    option: DataOptions = None,
     split: SplitOption = "test",
     weights: Weights = None,
     layer: Layer = None,
@@ -49,7 +58,7 @@ def auxiliary(
     use_threads(threads)
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache,
-        precision=resolve_precision(precision), track=bars,
+        precision=resolve_precision(precision), track=bars, **data_options(option),
     )  # fmt: skip
     rows = [AuxiliaryChoice.parse(text) for text in auxiliary]
     table = auxiliary_table(setting, rows, clusters=clusters or CLUSTERS, queries=queries, seed=seed, pictures=out,

@@ -20,6 +20,10 @@ PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, or auto: 
 Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
 ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+DataOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="NAME=VALUE for the data set (supercategory=Birds); repeat for more."),
+]
 Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
 
 
@@ -28,6 +32,7 @@ def classifier(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
     path: DataPath = None,
+    option: DataOptions = None,
     arch: Annotated[str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any timm name.")] = "vgg16",
     start: Start = "default",
     freeze: Freeze = None,
@@ -61,7 +66,7 @@ def classifier(
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
-    sets = [open_dataset(data, path, split) for split in (train_split, test_split)]
+    sets = [open_dataset(data, path, split, **data_options(option)) for split in (train_split, test_split)]
 
     def run(accelerator: Any) -> None:
         train_classifier(
@@ -77,6 +82,7 @@ def parts(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
     path: DataPath = None,
+    option: DataOptions = None,
     arch: Annotated[str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any timm name.")] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
     start: Start = "default",
@@ -107,7 +113,7 @@ def parts(
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
-    sets = [open_dataset(data, path, split) for split in (train_split, test_split)]
+    sets = [open_dataset(data, path, split, **data_options(option)) for split in (train_split, test_split)]
     train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
 
 
@@ -116,6 +122,7 @@ def tune(
     model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
     auxiliary: Annotated[str, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")],
     path: DataPath = None,
+    option: DataOptions = None,
     split: Annotated[str, typer.Option(help="Images to tune on: not those you report results on.")] = "train",
     weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
     layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
@@ -138,7 +145,7 @@ def tune(
 
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
-        cache=cache, precision=resolve_precision(precision), track=bars,
+        cache=cache, precision=resolve_precision(precision), track=bars, **data_options(option),
     )  # fmt: skip
     tuning = run(setting, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
                  distractors=distractors, seed=seed, track=bars)  # fmt: skip
@@ -147,6 +154,18 @@ def tune(
     write_json(out / "tune.json", tuning.record())
     picture = tuning.plot(out / "tune.png")
     console.print(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}", highlight=False)
+
+
+def data_options(options: list[str] | None) -> dict[str, Any]:
+    """Return ``NAME=VALUE`` options as keyword arguments; numbers and yes / no become what they are."""
+    found: dict[str, Any] = {}
+    for option in options or ():
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise SettingError(f"the option is {option!r}.", "Write NAME=VALUE.")
+        known: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False}
+        found[name] = known.get(value.lower(), int(value) if value.lstrip("-").isdigit() else value)
+    return found
 
 
 def resolve_precision(precision: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,7 +143,17 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
             f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
             "Pass its path." if kind.needs_path else "Leave the path out.",
         )
-    return kind(split, **options) if path is None else kind(path, split, **options)  # type: ignore[call-arg]
+    try:
+        return kind(split, **options) if path is None else kind(path, split, **options)  # type: ignore[call-arg]
+    except TypeError as error:
+        unknown = [option for option in options if f"'{option}'" in str(error)]
+        if not unknown:
+            raise
+        known = [p for p in inspect.signature(kind).parameters if p not in ("path", "split", "faults")]
+        raise SettingError(
+            f"the data set {name} has no option {unknown[0]!r}.",
+            f"{suggest(unknown[0], known)} It has: {', '.join(known)}.".strip(),
+        ) from error
 
 
 def check_split(name: str, split: str, splits: Sequence[str]) -> None:
