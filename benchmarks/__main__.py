@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import memory, speed
+from benchmarks import features, memory, speed
 
 RESULTS = Path(__file__).parent / "results"
 console = Console()
@@ -26,6 +26,7 @@ def main(parts: list[str]) -> None:
         "explanation": lambda: [speed.explanation(name) for name in speed.HEADS],
         "scaling": lambda: [speed.scaling(name, n) for name in ("vgg16", "resnet50_conv5_1") for n in speed.COUNTS],
         "macs": lambda: [speed.macs(name, n) for name in speed.HEADS for n in (1, 20)],
+        "features": lambda: [features.measure(name) for name in ("vgg16", "resnet50")],
         "memory": lambda: [memory.measure(name, 20) for name in (*speed.HEADS, "resnet50_14x14")],
     }
     for name in parts or everything:
@@ -84,6 +85,15 @@ def write_tables() -> None:
         lines += ["## Peak extra memory, 20 distractors, default method (beam 8)", ""]
         lines += ["| head | extra memory, MB | seconds |", "|---|---:|---:|"]
         lines += [f"| {r['head']} | {r['extra_mb']:.0f} | {r['seconds']:.1f} |" for r in rows] + [""]
+    if rows := found.get("features"):
+        lines += ["## Features of a data set, from JPEG files to the cache on disk, against the bare forward pass", ""]
+        lines += ["| model | precision | bare, s | streamed, s | ratio |", "|---|---|---:|---:|---:|"]
+        lines += [
+            f"| {r['model']} | {p} | {m['bare_seconds']:.1f} | {m['streamed_seconds']:.1f} | {m['ratio']:.2f} |"
+            for r in rows
+            for p, m in r.items()
+            if isinstance(m, dict)
+        ] + [""]
     if rows := found.get("scaling"):
         plot_scaling(rows)
         lines += ["## Time per edit against the number of distractors", "", "![time per edit](scaling.png)", ""]

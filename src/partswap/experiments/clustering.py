@@ -32,12 +32,15 @@ class Clusters:
         ``(images, cells)``, the cluster of every cell.
     parts : list of str or None
         The part most of a cluster's keypoint cells hold; None for clusters without any.
+    support : list of int
+        How many cells of a cluster hold its part.
     accuracy : float
         How often a cell with a keypoint holds its cluster's part.
     """
 
     assigned: NDArray[np.int32]
     parts: list[str | None]
+    support: list[int]
     accuracy: float
 
 
@@ -91,8 +94,10 @@ def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clust
         votes[cluster].update(parts)
     # Of equally frequent parts the first by name, so that a run is repeatable.
     names = [min(v.items(), key=lambda item: (-item[1], item[0]))[0] if v else None for v in votes]
-    right = sum(names[cluster] in parts for cluster, parts in held)
-    return Clusters(assigned, names, right / len(held))
+    support = [0] * clusters
+    for cluster, parts in held:
+        support[cluster] += names[cluster] in parts
+    return Clusters(assigned, names, support, sum(support) / len(held))
 
 
 def directions(grids: NDArray[Any]) -> NDArray[np.float32]:
@@ -111,13 +116,13 @@ def draw_clusters(
     rows: int = 6,
     columns: int = 8,
 ) -> Path:
-    """Draw the largest clusters that have a part: images with the cells of the cluster lit and the rest dimmed."""
+    """Draw the clusters with most keypoints: images with the cells of the cluster lit and the rest dimmed."""
     from matplotlib.figure import Figure
 
+    # The clusters that explain most keypoints; large ones are often background with a keypoint here and there.
     with_part = [k for k, part in enumerate(clusters.parts) if part]
-    sizes = {k: int((clusters.assigned == k).any(1).sum()) for k in with_part}
     shown: list[int] = []
-    for k in sorted(with_part, key=lambda k: -sizes[k]):
+    for k in sorted(with_part, key=lambda k: -clusters.support[k]):
         if clusters.parts[k] not in {clusters.parts[s] for s in shown}:  # one row per part reads better
             shown.append(k)
     shown = shown[:rows]
@@ -147,4 +152,5 @@ def _lit(
     inside = (assigned[index] == cluster).reshape(grid)
     rows, columns = np.arange(height) * grid.h // height, np.arange(width) * grid.w // width
     lit = inside[rows][:, columns][..., None]
-    return np.where(lit, canvas, 0.3 * canvas + 120).clip(0, 255).astype(np.uint8)
+    dimmed = 0.4 * canvas.mean(2, keepdims=True) + 135
+    return np.where(lit, canvas, dimmed).clip(0, 255).astype(np.uint8)
