@@ -169,6 +169,20 @@ def test_a_classifier_is_trained_saved_and_read_back(tmp_path, freeze):
         train_classifier(*few, replace(plan, views=3), SMALL, tmp_path / "out", cache=tmp_path / "cache")
 
 
+@pytest.mark.parametrize(
+    ("arch", "freeze"),
+    [("timm:test_vit", "blocks.2"), ("timm:test_convnext", "stages.2"), ("timm:test_efficientnet", "blocks.1")],
+)
+def test_other_architectures_train_behind_a_frozen_layer(tmp_path, arch, freeze):
+    few = Subset(TRAIN, range(16)), Subset(TEST, range(8))
+    plan = Plan(arch, None, freeze, views=2)
+    trained = train_classifier(*few, plan, replace(SMALL, mixup=0.2), tmp_path / "out", cache=tmp_path / "cache")
+    # What was measured behind the cached trunk is what the whole network says.
+    said = [int(trained.model(trained.preprocess(few[1].image(i))[0][None]).argmax()) for i in range(8)]
+    right = np.mean([s == few[1].label(i) for i, s in enumerate(said)])
+    assert trained.record["accuracy"] == pytest.approx(right, abs=0.13)  # half precision may change one
+
+
 def test_what_is_frozen_does_not_change_and_the_rest_does(tmp_path):
     torch.manual_seed(0)
     start = load_model("timm:test_resnet", classes=7).state_dict()
@@ -222,17 +236,11 @@ def write_birds(root):
 
 
 def test_kill_nine_during_extraction_and_during_training(tmp_path):
+    birds = write_birds(tmp_path / "birds")
+
     def run(folder, kill=None):
-        command = [
-            sys.executable,
-            "-m",
-            "partswap",
-            *COMMAND,
-            "--out",
-            str(folder / "out"),
-            "--cache",
-            str(folder / "cache"),
-        ]
+        where = ["--path", str(birds), "--out", str(folder / "out"), "--cache", str(folder / "cache")]
+        command = [sys.executable, "-m", "partswap", *COMMAND, *where]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 240

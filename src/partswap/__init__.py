@@ -13,7 +13,7 @@ from partswap._version import __version__
 if TYPE_CHECKING:
     from partswap import aviary
     from partswap.counterfactual import Counterfactual, Edit, Step
-    from partswap.data import DATASETS
+    from partswap.data import DATASETS, on_canvas, open_dataset
     from partswap.errors import PartswapError
     from partswap.explainer import Explainer
     from partswap.grid import GridShape
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from partswap.layers import default_layer, list_layers
     from partswap.metrics import METRICS
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary, load_auxiliary
+    from partswap.models.checkpoints import load_classifier
     from partswap.models.zoo import load_model
     from partswap.search import METHODS, find_counterfactual, find_counterfactuals
     from partswap.splitting import Split, split
@@ -47,7 +48,10 @@ _HOMES = {
     "find_counterfactuals": "partswap.search",
     "list_layers": "partswap.layers",
     "load_auxiliary": "partswap.models.auxiliaries",
+    "load_classifier": "partswap.models.checkpoints",
     "load_model": "partswap.models.zoo",
+    "on_canvas": "partswap.data",
+    "open_dataset": "partswap.data",
     "split": "partswap.splitting",
 }
 
@@ -73,7 +77,10 @@ __all__ = [
     "find_counterfactuals",
     "list_layers",
     "load_auxiliary",
+    "load_classifier",
     "load_model",
+    "on_canvas",
+    "open_dataset",
     "split",
 ]
 
