@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from partswap.data.base import Dataset
-from partswap.data.features import prefetch
 from partswap.data.subset import held_out
 from partswap.errors import SettingError
-from partswap.experiments.views import FrozenViews, Views, image_batches
+from partswap.experiments.views import Feed
 from partswap.models.checkpoints import Classifier, load_classifier, save_classifier
 from partswap.models.precision import autocast
 from partswap.models.preprocessing import preprocess_for
@@ -30,7 +29,7 @@ from partswap.progress import Track, no_progress
 from partswap.splitting import Split, split
 
 #: What ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
-LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
+LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4, 1e-3)}
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def train_classifier(
         console.print(f"{out} is finished: {done.record['accuracy']:.1%} right", highlight=False)
         return done
     torch.manual_seed(recipe.seed)
-    session = _Session(train, test, plan, cache, recipe, track)
+    session = _Session(train, plan, cache, recipe, track)
     if lr == 0:
         recipe = replace(recipe, lr=_find_lr(session, recipe, console))
     elif lr is not None:
@@ -131,50 +130,23 @@ def clean_up(out: Path) -> None:
 class _Session:
     """A network with the data it learns from."""
 
-    def __init__(
-        self, train: Dataset, test: Dataset, plan: Plan, cache: Path | None, recipe: Recipe, track: Track
-    ) -> None:
-        self.train, self.test, self.plan, self.cache, self.track = train, test, plan, cache, track
-        self.precision, self.seed = recipe.precision, recipe.seed
+    def __init__(self, train: Dataset, plan: Plan, cache: Path | None, recipe: Recipe, track: Track) -> None:
+        self.train, self.plan, self.track, self.precision = train, plan, track, recipe.precision
         self.model = load_model(plan.architecture, classes=len(train.classes))
         self.random = begin(self.model, plan)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.preprocess = preprocess_for(self.model)
-        self.split: Split | None = None
-        self.part: nn.Module = self.model
-        if plan.freeze is not None:
-            self.split = cut_for_training(self.model, plan.freeze, self.preprocess.size)
-            self.part = self.split.head.body
-        self._frozen: dict[tuple[str, int], FrozenViews] = {}
+        trunk = cut_for_training(self.model, plan.freeze, self.preprocess.size) if plan.freeze is not None else None
+        self.part: nn.Module = self.model if trunk is None else trunk.head.body
+        self.feed = Feed(
+            self.preprocess, trunk, plan.views, cache=cache, precision=recipe.precision, seed=recipe.seed, track=track
+        )
 
-    def views(self, data: Dataset) -> Views:
-        return Views(data, self.preprocess, seed=self.seed)
-
-    def frozen(self, data: Dataset, count: int) -> FrozenViews:
-        assert self.split is not None
-        at = (data.fingerprint(), count)
-        if at not in self._frozen:
-            self._frozen[at] = FrozenViews(
-                self.views(data), self.split, count, cache=self.cache, precision=self.precision, track=self.track
-            )
-        return self._frozen[at]
-
-    def batches(
-        self, data: Dataset, recipe: Recipe, epoch: int, first: int
-    ) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
-        if self.split is None:
-            for images, labels in image_batches(self.views(data), epoch, first, recipe.batch, recipe.seed):
-                yield (images,), labels
-            return
+    def batches(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
+        """Yield inputs with the classes' probabilities, pairs of images mixed if the recipe says so."""
         labels = torch.from_numpy(data.labels())
-        frozen = self.frozen(data, self.plan.views)
-        for inputs, rows, _ in frozen.epoch(epoch, first, recipe.batch, recipe.seed):
-            yield inputs, labels[rows % len(labels)]
-
-    def mixed(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
-        """Yield batches whose targets are probabilities, pairs of images mixed if the recipe says so."""
-        for step, (inputs, labels) in enumerate(self.batches(data, recipe, epoch, first), first):
-            targets = F.one_hot(labels, len(data.classes)).float()
+        for step, meal in enumerate(self.feed.epoch(data, recipe.batch, epoch, first), first):
+            inputs, targets = meal.inputs, F.one_hot(labels[meal.images], len(data.classes)).float()
             if recipe.mixup:
                 rng = np.random.default_rng((recipe.seed, 4, epoch, step))
                 share, other = float(rng.beta(recipe.mixup, recipe.mixup)), rng.permutation(len(targets))
@@ -183,37 +155,25 @@ class _Session:
             yield inputs, targets
 
     def fit(
-        self,
-        recipe: Recipe,
-        out: Path,
-        console: Console,
-        accelerator: Any = None,
-        data: Dataset | None = None,
+        self, recipe: Recipe, out: Path, console: Console, accelerator: Any = None, data: Dataset | None = None
     ) -> list[dict[str, float]]:
         data = data or self.train
-        if self.split is not None:
-            with main_first(accelerator):
-                self.frozen(data, self.plan.views)
+        with main_first(accelerator):
+            self.feed.prepare(data)
         names = dict(self.model.named_parameters())
-        new = [names[name] for name in self.random if name in names]
-
-        def said(epoch: int, entry: Any) -> None:
-            text = f"epoch {epoch + 1:3d}: loss {entry['loss']:.3f}, {entry['seconds']:.0f} s"
-            console.print(text, highlight=False)
-
         return fit(
             self.part,
-            lambda epoch, first: self.mixed(data, recipe, epoch, first),
+            lambda epoch, first: self.batches(data, recipe, epoch, first),
             math.ceil(len(data) / recipe.batch),
             recipe,
             out,
-            loss=lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing),
-            new=new,
+            loss=lambda logits, targets: F.cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing),
+            new=[names[name] for name in self.random if name in names],
             key={"plan": asdict(self.plan), "data": data.fingerprint()},
             track=self.track,
             frozen=norms(self.part) if self.plan.freeze_norm else (),
             accelerator=accelerator,
-            on_epoch=said,
+            on_epoch=epoch_line(console),
         )
 
     @torch.no_grad()
@@ -221,18 +181,20 @@ class _Session:
         """Return the share of images that the network gets right, as they are at test time."""
         self.part.eval()
         right = 0
-        chunks = [range(start, min(start + 32, len(data))) for start in range(0, len(data), 32)]
-        if self.split is not None:
-            frozen = self.frozen(data, 1)
-            batches: Iterator[tuple[Tensor, ...]] = (frozen.rows(chunk) for chunk in chunks)
-        else:
-            views = self.views(data)
-            batches = ((inputs,) for inputs in prefetch(chunks, lambda i: views.tensor(i, 0)))
-        for chunk, inputs in zip(chunks, batches, strict=True):
+        for meal in self.feed.test(data):
             with autocast(self.precision):
-                said = self.part(*inputs).argmax(1)
-            right += sum(int(s) == data.label(i) for s, i in zip(said, chunk, strict=True))
+                said = self.part(*meal.inputs).argmax(1)
+            right += sum(int(s) == data.label(i) for s, i in zip(said, meal.images, strict=True))
         return right / len(data)
+
+
+def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:
+    """Return what prints one line per epoch."""
+
+    def say(epoch: int, entry: Mapping[str, float]) -> None:
+        console.print(f"epoch {epoch + 1:3d}: loss {entry['loss']:.3f}, {entry['seconds']:.0f} s", highlight=False)
+
+    return say
 
 
 def _find_lr(session: _Session, recipe: Recipe, console: Console) -> float:
@@ -247,7 +209,7 @@ def _find_lr(session: _Session, recipe: Recipe, console: Console) -> float:
         return session.accuracy(judged)
 
     best = search_lr(
-        LEARNING_RATES,
+        LEARNING_RATES[recipe.optimizer],
         recipe,
         trial,
         on_trial=lambda lr, score: console.print(f"learning rate {lr:g}: {score:.1%} after one epoch", highlight=False),

@@ -17,17 +17,16 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from partswap.data.base import Dataset, Sample
-from partswap.data.features import prefetch
 from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
-from partswap.experiments.train_classifier import Plan, begin, clean_up, cut_for_training, norms
-from partswap.experiments.views import FrozenViews, Views
+from partswap.experiments.train_classifier import Plan, begin, clean_up, cut_for_training, epoch_line, norms
+from partswap.experiments.views import Feed, Meal
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.models.parts import Detector, PartsDetector, load_detector, save_detector
 from partswap.models.precision import autocast
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.training import Recipe, fit, shuffled
+from partswap.models.training import Recipe, fit
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
 from partswap.splitting import Split
@@ -75,7 +74,7 @@ def train_parts(
     model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     trainer = _Session(model, base, preprocess, plan, cache, recipe, track)
-    history = trainer.fit(train, recipe, out, console)
+    history = trainer.fit(train, out, console)
     precisions = trainer.average_precisions(test)
     mean = float(np.mean(list(precisions.values())))
     record: dict[str, Any] = {
@@ -94,6 +93,8 @@ def train_parts(
 
 
 class _Session:
+    """A detector with the data it learns from."""
+
     def __init__(
         self,
         model: PartsDetector,
@@ -104,92 +105,60 @@ class _Session:
         recipe: Recipe,
         track: Track,
     ) -> None:
-        self.model, self.preprocess, self.plan, self.cache, self.track = model, preprocess, plan, cache, track
-        self.recipe = recipe
-        self.grid = model.grid
-        self.split: Split | None = None
+        self.model, self.plan, self.recipe, self.track, self.grid = model, plan, recipe, track, model.grid
         flat = _Flat(model)
-        self.part: nn.Module = flat
-        if plan.freeze is not None:
-            # The trunk as the classifier has it: what was computed for training one serves the other.
-            self.split = cut_for_training(base, plan.freeze, preprocess.size)
-            self.part = _behind(flat, self.split, preprocess.size)
+        # The trunk as the classifier has it: what was computed for training one serves the other.
+        trunk = cut_for_training(base, plan.freeze, preprocess.size) if plan.freeze is not None else None
+        self.part: nn.Module = flat if trunk is None else _behind(flat, trunk, preprocess.size)
+        self.feed = Feed(
+            preprocess, trunk, plan.views, cache=cache, precision=recipe.precision, seed=recipe.seed, track=track
+        )
         self._targets: dict[tuple[int, int, int], Tensor] = {}
-        self._frozen: dict[tuple[int, int], FrozenViews] = {}
 
-    def fit(self, data: Dataset, recipe: Recipe, out: Path, console: Console) -> list[dict[str, float]]:
-        if self.split is not None:
-            self.frozen(data, self.plan.views)
-
-        def said(epoch: int, entry: Any) -> None:
-            console.print(f"epoch {epoch + 1:3d}: loss {entry['loss']:.3f}, {entry['seconds']:.0f} s", highlight=False)
-
+    def fit(self, data: Dataset, out: Path, console: Console) -> list[dict[str, float]]:
+        self.feed.prepare(data)
         return fit(
             self.part,
-            lambda epoch, first: self.batches(data, recipe, epoch, first),
-            math.ceil(len(data) / recipe.batch),
-            recipe,
+            lambda epoch, first: self.batches(data, epoch, first),
+            math.ceil(len(data) / self.recipe.batch),
+            self.recipe,
             out,
             loss=lambda logits, targets: cell_loss(logits.unflatten(1, targets.shape[1:]), targets),
             new=list(self.model.classify.parameters()),
             key={"plan": asdict(self.plan), "data": data.fingerprint()},
             track=self.track,
             frozen=norms(self.part) if self.plan.freeze_norm else (),
-            on_epoch=said,
+            on_epoch=epoch_line(console),
         )
 
-    def frozen(self, data: Dataset, count: int) -> FrozenViews:
-        assert self.split is not None
-        at = (id(data), count)
-        if at not in self._frozen:
-            views = Views(data, self.preprocess, seed=self.recipe.seed)
-            self._frozen[at] = FrozenViews(
-                views, self.split, count, cache=self.cache, precision=self.recipe.precision, track=self.track
-            )
-        return self._frozen[at]
+    def batches(self, data: Dataset, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
+        for meal in self.feed.epoch(data, self.recipe.batch, epoch, first):
+            yield meal.inputs, self.targets(data, meal)
 
-    def target(self, views: Views, index: int, view: int) -> Tensor:
-        """Return which parts each cell of a view holds, ``(parts, h, w)``."""
-        at = (id(views.data), index, view)
-        if at not in self._targets:
-            self._targets[at] = part_targets(views.sample(index, view), views.data.parts, self.grid)
-        return self._targets[at]
-
-    def batches(self, data: Dataset, recipe: Recipe, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
-        if self.split is not None:
-            frozen = self.frozen(data, self.plan.views)
-            for inputs, rows, flipped in frozen.epoch(epoch, first, recipe.batch, recipe.seed):
-                places = [divmod(int(row), len(data)) for row in rows]
-                targets = torch.stack([self.target(frozen.views, i, view) for view, i in places])
-                targets[flipped] = targets[flipped].flip(3)
-                yield inputs, targets
-            return
-        views = Views(data, self.preprocess, seed=recipe.seed)
-        order = shuffled(len(data), recipe.seed, epoch)
-        chunks = [order[s : s + recipe.batch] for s in range(first * recipe.batch, len(order), recipe.batch)]
-        for chosen, images in zip(chunks, prefetch(chunks, lambda i: views.tensor(i, 1 + epoch)), strict=True):
-            samples = [views.sample(i, 1 + epoch) for i in chosen]
-            yield images, torch.stack([part_targets(s, data.parts, self.grid) for s in samples])
+    def targets(self, data: Dataset, meal: Meal) -> Tensor:
+        """Return which parts each cell of what is fed holds, ``(n, parts, h, w)``."""
+        views = self.feed.views(data)
+        found = []
+        for index, view in zip(meal.images, meal.views, strict=True):
+            at = (id(data), index, view)
+            if at not in self._targets:
+                self._targets[at] = part_targets(views.sample(index, view), data.parts, self.grid)
+            found.append(self._targets[at])
+        targets = torch.stack(found)
+        targets[meal.flipped] = targets[meal.flipped].flip(3)
+        return targets
 
     @torch.no_grad()
     def average_precisions(self, data: Dataset) -> dict[str, float]:
         """Return the average precision of every part on the cells that hold a keypoint."""
         self.part.eval()
-        views = Views(data, self.preprocess, seed=self.recipe.seed)
-        chunks = [range(start, min(start + 32, len(data))) for start in range(0, len(data), 32)]
         scores, truth = [], []
-        if self.split is not None:
-            frozen = self.frozen(data, 1)
-            batches: Iterator[tuple[Tensor, ...]] = (frozen.rows(chunk) for chunk in chunks)
-        else:
-            batches = ((inputs,) for inputs in prefetch(chunks, lambda i: views.tensor(i, 0)))
-        for chunk, inputs in zip(chunks, batches, strict=True):
+        for meal in self.feed.test(data):
             with autocast(self.recipe.precision):
-                logits = self.part(*inputs).float()
-            targets = torch.stack([part_targets(views.sample(i, 0), data.parts, self.grid) for i in chunk])
+                logits = self.part(*meal.inputs).float()
+            targets = self.targets(data, meal)
             held = targets.any(1)
-            shown = logits.unflatten(1, targets.shape[1:]).softmax(1)
-            scores.append(shown.movedim(1, 3)[held].numpy())
+            scores.append(logits.unflatten(1, targets.shape[1:]).softmax(1).movedim(1, 3)[held].numpy())
             truth.append(targets.movedim(1, 3)[held].numpy())
         return average_precisions(np.concatenate(scores), np.concatenate(truth), data.parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -111,29 +112,102 @@ class FrozenViews:
         """Return the trunk's output for rows ``view * images + image``, single precision."""
         return tuple(torch.from_numpy(np.stack([array[r] for r in rows]).astype(np.float32)) for array in self.arrays)
 
-    def epoch(
-        self, epoch: int, first: int, batch: int, seed: int
-    ) -> Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor]]:
-        """Yield (inputs, rows, flipped) of an epoch from step `first`: a random view of each image, flipped or not."""
-        images = len(self.views.data)
-        order = shuffled(images, seed, epoch)
-        for step in range(first, -(-images // batch)):
-            chosen = order[step * batch : (step + 1) * batch]
-            rng = np.random.default_rng((seed, 3, epoch, step))
-            rows = [
-                int(v) * images + i for v, i in zip(rng.integers(self.count, size=len(chosen)), chosen, strict=True)
-            ]
-            inputs = self.rows(rows)
-            # Tokens beside the grid know nothing of left and right, and a mirrored grid would contradict them.
-            flipped = torch.from_numpy(rng.random(len(chosen)) < 0.5) & (len(inputs) == 1)
-            inputs[0][flipped] = inputs[0][flipped].flip(3)
-            yield inputs, torch.tensor(rows), flipped
+
+@dataclass(frozen=True)
+class Meal:
+    """What a network gets in one step.
+
+    Attributes
+    ----------
+    inputs : tuple of Tensor
+        Images, or what the frozen trunk made of them.
+    images, views : list of int
+        Which images, and which view of each.
+    flipped : Tensor
+        ``(n,)`` bool: inputs that were mirrored after the view was taken.
+    """
+
+    inputs: tuple[Tensor, ...]
+    images: list[int]
+    views: list[int]
+    flipped: Tensor
 
 
-def image_batches(views: Views, epoch: int, first: int, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (inputs, labels) of an epoch from step `first`: a new random view of every image, read ahead on threads."""
-    order = shuffled(len(views.data), seed, epoch)
-    chunks = [order[start : start + batch] for start in range(first * batch, len(order), batch)]
-    # View numbers from 1 on are random; each epoch has its own.
-    for chosen, inputs in zip(chunks, prefetch(chunks, lambda i: views.tensor(i, 1 + epoch)), strict=True):
-        yield inputs, torch.tensor([views.data.label(i) for i in chosen])
+class Feed:
+    """Feeds a network from images, or the part of it behind a frozen layer from the cache.
+
+    Parameters
+    ----------
+    preprocess : Preprocess
+        How images become inputs.
+    trunk : Split or None
+        The network cut where it is frozen; None to feed images.
+    views : int
+        How many views of each image to keep behind the trunk.
+    """
+
+    def __init__(
+        self,
+        preprocess: Preprocess,
+        trunk: Split | None,
+        views: int,
+        *,
+        cache: Path | None = None,
+        precision: str = "float32",
+        seed: int = 0,
+        track: Track = no_progress,
+    ) -> None:
+        self.preprocess, self.trunk, self.count, self.seed = preprocess, trunk, views, seed
+        self.cache, self.precision, self.track = cache, precision, track
+        self._frozen: dict[tuple[int, int], FrozenViews] = {}
+
+    def views(self, data: Dataset) -> Views:
+        """Return the views of a data set."""
+        return Views(data, self.preprocess, seed=self.seed)
+
+    def prepare(self, data: Dataset) -> None:
+        """Compute what training on a data set will need, if anything."""
+        if self.trunk is not None:
+            self._behind(data, self.count)
+
+    def epoch(self, data: Dataset, batch: int, epoch: int, first: int) -> Iterator[Meal]:
+        """Yield an epoch from step `first`: every image once, a random view of it."""
+        order = shuffled(len(data), self.seed, epoch)
+        chunks = [order[start : start + batch] for start in range(first * batch, len(order), batch)]
+        if self.trunk is None:
+            # View numbers from 1 on are random; each epoch has its own.
+            views = self.views(data)
+            for chosen, inputs in zip(chunks, prefetch(chunks, lambda i: views.tensor(i, 1 + epoch)), strict=True):
+                unflipped = torch.zeros(len(chosen), dtype=torch.bool)
+                yield Meal((inputs,), chosen, [1 + epoch] * len(chosen), unflipped)
+            return
+        frozen = self._behind(data, self.count)
+        for step, chosen in enumerate(chunks, first):
+            rng = np.random.default_rng((self.seed, 3, epoch, step))
+            numbers = [int(v) for v in rng.integers(self.count, size=len(chosen))]
+            kept = frozen.rows([v * len(data) + i for v, i in zip(numbers, chosen, strict=True)])
+            # Tokens beside the grid know left from right, and a mirrored grid would contradict them.
+            flipped = torch.from_numpy(rng.random(len(chosen)) < 0.5) & (len(kept) == 1)
+            kept[0][flipped] = kept[0][flipped].flip(3)
+            yield Meal(kept, chosen, numbers, flipped)
+
+    def test(self, data: Dataset, batch: int = 32) -> Iterator[Meal]:
+        """Yield every image in order, as it is at test time."""
+        chunks = [list(range(start, min(start + batch, len(data)))) for start in range(0, len(data), batch)]
+        if self.trunk is None:
+            views = self.views(data)
+            inputs: Iterator[tuple[Tensor, ...]] = ((x,) for x in prefetch(chunks, lambda i: views.tensor(i, 0)))
+        else:
+            frozen = self._behind(data, 1)
+            inputs = (frozen.rows(chunk) for chunk in chunks)
+        for chunk, given in zip(chunks, inputs, strict=True):
+            yield Meal(given, chunk, [0] * len(chunk), torch.zeros(len(chunk), dtype=torch.bool))
+
+    def _behind(self, data: Dataset, count: int) -> FrozenViews:
+        assert self.trunk is not None
+        at = (id(data), count)
+        if at not in self._frozen:
+            self._frozen[at] = FrozenViews(
+                self.views(data), self.trunk, count, cache=self.cache, precision=self.precision, track=self.track
+            )
+        return self._frozen[at]
