@@ -18,6 +18,7 @@ DataPath = Annotated[Path | None, typer.Option("--path", help="Its folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder for features; default: $PARTSWAP_CACHE, or your cache.")]
 PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, or auto: what this machine is fast at.")]
 Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
+Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
 ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
 DataOptions = Annotated[
@@ -37,6 +38,7 @@ def classifier(
     start: Start = "default",
     freeze: Freeze = None,
     views: ViewsOption = 4,
+    resize: Resize = None,
     epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
     lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
     new_lr: Annotated[float | None, typer.Option(help="Learning rate of layers that start random.")] = None,
@@ -65,7 +67,7 @@ def classifier(
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
-    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
+    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
     sets = [open_dataset(data, path, split, **data_options(option)) for split in (train_split, test_split)]
 
     def run(accelerator: Any) -> None:
@@ -88,6 +90,7 @@ def parts(
     start: Start = "default",
     freeze: Freeze = None,
     views: ViewsOption = 4,
+    resize: Resize = None,
     epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 50,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
     new_lr: Annotated[float | None, typer.Option(help="Learning rate of the 1 x 1 convolution.")] = None,
@@ -112,7 +115,7 @@ def parts(
     use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
-    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm)
+    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
     sets = [open_dataset(data, path, split, **data_options(option)) for split in (train_split, test_split)]
     train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
 

@@ -19,6 +19,7 @@ from partswap.data.base import Dataset
 from partswap.data.subset import held_out
 from partswap.errors import SettingError
 from partswap.experiments.views import Feed
+from partswap.images import Preprocess
 from partswap.models.checkpoints import Classifier, load_classifier, save_classifier
 from partswap.models.precision import autocast
 from partswap.models.preprocessing import preprocess_for
@@ -48,6 +49,8 @@ class Plan:
         How many views of each training image are kept behind the frozen layer.
     freeze_norm : bool
         Whether batch norm keeps the statistics it started with, as it should with small batches.
+    resize : int or None
+        Short side of the image before the centre is cropped; what the network usually has if None.
     """
 
     architecture: str
@@ -55,6 +58,16 @@ class Plan:
     freeze: str | None = None
     views: int = 4
     freeze_norm: bool = True
+    resize: int | None = None
+
+    def preprocess(self, model: nn.Module) -> Preprocess:
+        """Return how images become inputs."""
+        usual = preprocess_for(model)
+        if self.resize is None:
+            return usual
+        if self.resize < usual.size:
+            raise SettingError(f"resize is {self.resize}.", f"The network sees {usual.size} pixels: use at least that.")
+        return replace(usual, resize=self.resize)
 
 
 def train_classifier(
@@ -135,7 +148,7 @@ class _Session:
         self.model = load_model(plan.architecture, classes=len(train.classes))
         self.random = begin(self.model, plan)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.preprocess = preprocess_for(self.model)
+        self.preprocess = plan.preprocess(self.model)
         trunk = cut_for_training(self.model, plan.freeze, self.preprocess.size) if plan.freeze is not None else None
         self.part: nn.Module = self.model if trunk is None else trunk.head.body
         self.feed = Feed(

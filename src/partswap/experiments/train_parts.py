@@ -25,7 +25,6 @@ from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.models.parts import Detector, PartsDetector, load_detector, save_detector
 from partswap.models.precision import autocast
-from partswap.models.preprocessing import preprocess_for
 from partswap.models.training import Recipe, fit
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
@@ -70,7 +69,7 @@ def train_parts(
     torch.manual_seed(recipe.seed)
     base = load_model(plan.architecture)
     begin(base, plan)
-    preprocess = preprocess_for(base)
+    preprocess = plan.preprocess(base)
     model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     trainer = _Session(model, base, preprocess, plan, cache, recipe, track)
