@@ -1,5 +1,5 @@
 #!/bin/sh
-# Train the classifiers and the parts detector on CUB photographs, then compare auxiliaries: what docs/results shows.
+# Train two classifiers and a parts detector on CUB photographs, then compare auxiliaries: what docs/results shows.
 #
 #   tools/cub60.sh CUB_FOLDER WEIGHTS_FOLDER OUT_FOLDER
 #
@@ -7,41 +7,51 @@
 # one process with two threads. Killed at any moment, the same command goes on.
 set -eu
 cub=$1 weights=$2 out=$3
-here=$(cd "$(dirname "$0")/.." && pwd)
-partswap=${PARTSWAP:-$here/.venv/bin/partswap}
+partswap=${PARTSWAP:-$(cd "$(dirname "$0")/.." && pwd)/.venv/bin/partswap}
 export OMP_NUM_THREADS=1 PARTSWAP_CACHE="$out/cache"
 mkdir -p "$out"
 
-timed() { # name command...: append the command's seconds to times.txt
-    name=$1; shift
+timed() { # name command...: keep what it prints, and its seconds
+    name=$1
+    shift
     begun=$(date +%s)
     "$@" >>"$out/$name.log" 2>&1
     echo "$name $(($(date +%s) - begun))" >>"$out/times.txt"
 }
 
+train() { # name architecture weights-file flags...
+    name=$1 arch=$2 start=$3
+    shift 3
+    timed "$name" "$partswap" train classifier --data cub --path "$cub" --arch "$arch" --start "$weights/$start" \
+        --resize 224 --label-smoothing 0.1 --mixup 0.2 --schedule cosine --out "$out/$name" "$@"
+}
+
+auxiliary() { # name flags...: the auxiliary table of a classifier
+    name=$1
+    shift
+    resnet=imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors
+    timed "auxiliary-$name" "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/$name" \
+        --auxiliary classifier --auxiliary "$resnet" --auxiliary "$resnet@layer4.0" \
+        --auxiliary "efficientnet_lite0=$weights/tf_efficientnet_lite0_imagenet.safetensors" \
+        --auxiliary augnet --auxiliary "parts=$out/parts" --out "$out/auxiliary-$name" "$@"
+}
+
 begun=$(date +%s)
+train vgg16 vgg16 vgg16_features_imagenet.safetensors \
+    --freeze features.23 --views 4 --epochs 12 --optimizer adamw --lr 5e-5 --new-lr 1e-4 --weight-decay 0.05 &
+vgg16=$!
 (
-    timed vgg16 "$partswap" train classifier --data cub --path "$cub" --arch vgg16 \
-        --start "$weights/vgg16_features_imagenet.safetensors" --freeze features.23 --views 4 --epochs 12 \
-        --optimizer adamw --lr 1e-4 --weight-decay 0.05 --schedule cosine --label-smoothing 0.1 --out "$out/vgg16"
-) &
-vgg=$!
-(
-    timed resnet50 "$partswap" train classifier --data cub --path "$cub" --arch resnet50_v1 \
-        --start "$weights/resnet50_v1_imagenet.safetensors" --freeze layer2 --views 4 --epochs 12 \
-        --lr 0.01 --schedule cosine --label-smoothing 0.1 --mixup 0.3 --out "$out/resnet50"
+    train resnet50 resnet50_v1 resnet50_v1_imagenet.safetensors \
+        --freeze layer3 --views 8 --epochs 20 --lr 0.005 --new-lr 0.05
     timed parts "$partswap" train parts --data cub --path "$cub" --arch resnet50_v1 \
-        --start "$weights/resnet50_v1_imagenet.safetensors" --freeze layer3 --views 4 --epochs 8 \
+        --start "$weights/resnet50_v1_imagenet.safetensors" --resize 224 --freeze layer3 --views 8 --epochs 8 \
         --lr 0.01 --schedule cosine --out "$out/parts"
+    auxiliary resnet50 --queries 100
 ) &
-resnet=$!
-wait "$vgg"
-wait "$resnet"
-timed auxiliary "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/vgg16" \
-    --auxiliary classifier \
-    --auxiliary "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors" \
-    --auxiliary "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors@layer4.0" \
-    --auxiliary "efficientnet_lite0=$weights/tf_efficientnet_lite0_imagenet.safetensors" \
-    --auxiliary augnet --auxiliary "parts=$out/parts" --out "$out/auxiliary"
+resnet50=$!
+wait "$vgg16"
+wait "$resnet50"
+export OMP_NUM_THREADS=2
+auxiliary vgg16
 echo "all $(($(date +%s) - begun))" >>"$out/times.txt"
 cat "$out/times.txt"
