@@ -2,67 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from partswap.cli_train import (
-    Cache,
-    Data,
-    DataOptions,
-    DataPath,
-    PrecisionOption,
-    Threads,
-    data_options,
-    resolve_precision,
-    use_threads,
-)
+from partswap.cli_train import Cache, Data, DataOptions, DataPath, PrecisionOption, data_options, resolve_precision
 
 paper_app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 console = Console()
 
-Model = Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")]
-Weights = Annotated[str | None, typer.Option(help="Weights of a zoo model.")]
-Layer = Annotated[str | None, typer.Option(help="Where to cut the classifier.")]
-SplitOption = Annotated[str, typer.Option(help="Images to explain.")]
-Queries = Annotated[int | None, typer.Option(help="Explain only so many images, drawn at random.")]
-Out = Annotated[Path, typer.Option(help="Folder for the table and pictures.")]
-Seed = Annotated[int, typer.Option(help="For everything random.")]
+#: Every table with what it shows; `partswap.experiments.paper` has one file for each.
+TABLES = {
+    "sota": "Table 2: SCOUT, Goyal et al., the paper's method and ours.",
+    "components": "Table 3: what each component brings.",
+    "auxiliary": "Table 4: Same-KP with one distractor and part clustering, one row per --auxiliary.",
+    "temperature": "Figure 4: weight and temperature of the semantic term, Same-KP against edits.",
+    "selection": "Supplement: classes by confusion matrix or by attributes.",
+    "foreground": "Supplement: how often swapped cells lie on the object.",
+    "hard-soft": "Supplement: soft weight or hard constraint.",
+    "prefilter": "Supplement: the paper's prefilter.",
+    "layers": "Supplement: where the network is cut.",
+    "distractors": "Supplement: time and quality against the number of distractors.",
+    "cost": "Supplement: multiply-adds of one edit.",
+}
 
 
-@paper_app.command("auxiliary")
-def auxiliary(
-    data: Data,
-    model: Model,
-    auxiliary: Annotated[list[str], typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; repeat for rows.")],
-    path: DataPath = None,
-    option: DataOptions = None,
-    split: SplitOption = "test",
-    weights: Weights = None,
-    layer: Layer = None,
-    clusters: Annotated[list[int] | None, typer.Option(help="Numbers of clusters; repeat the flag.")] = None,
-    queries: Queries = None,
-    out: Out = Path("out/auxiliary"),
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
-    seed: Seed = 0,
-    threads: Threads = None,
-) -> None:
-    """Table 4: Same-KP with one distractor, and part clustering accuracy, of several auxiliaries."""
-    from partswap.experiments.paper.auxiliary import CLUSTERS, auxiliary_table
-    from partswap.experiments.setting import AuxiliaryChoice, open_setting
-    from partswap.progress import bars
+def _command(name: str) -> Callable[..., None]:
+    def command(
+        data: Data,
+        model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
+        auxiliary: Annotated[
+            list[str] | None, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; the first is used.")
+        ] = None,
+        path: DataPath = None,
+        option: DataOptions = None,
+        split: Annotated[str, typer.Option(help="Images to explain.")] = "test",
+        weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
+        layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
+        distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 20,
+        queries: Annotated[int | None, typer.Option(help="Explain only so many images, drawn at random.")] = None,
+        out: Annotated[Path, typer.Option(help="Folder for the table and figures.")] = Path("out/paper"),
+        runs: Annotated[Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")] = None,
+        workers: Annotated[int | None, typer.Option(help="Processes; one per core if not given.")] = None,
+        precision: PrecisionOption = "auto",
+        cache: Cache = None,
+        seed: Annotated[int, typer.Option(help="For everything random.")] = 0,
+    ) -> None:
+        from partswap.experiments.config import RunConfig
+        from partswap.experiments.paper.lab import PAPER, Lab
+        from partswap.experiments.setting import AuxiliaryChoice
+        from partswap.progress import bars
 
-    use_threads(threads)
-    setting = open_setting(
-        data, path, model, split=split, weights=weights, layer=layer, cache=cache,
-        precision=resolve_precision(precision), track=bars, **data_options(option),
-    )  # fmt: skip
-    rows = [AuxiliaryChoice.parse(text) for text in auxiliary]
-    table = auxiliary_table(setting, rows, clusters=clusters or CLUSTERS, queries=queries, seed=seed, pictures=out,
-                            track=bars)  # fmt: skip
-    console.print(table.rich())
-    for saved in table.save(out, "auxiliary"):
-        console.print(f"saved {saved}", markup=False, highlight=False, soft_wrap=True)
+        config = RunConfig(
+            data=data, path=path, options=data_options(option), split=split, model=model, weights=weights, layer=layer,
+            auxiliary=auxiliary[0] if auxiliary else None, distractors=distractors, queries=queries, seed=seed,
+            precision=resolve_precision(precision), cache=cache, workers=workers,
+        )  # fmt: skip
+        lab = Lab(config, runs or out / "runs", [AuxiliaryChoice.parse(text) for text in auxiliary or ()], bars)
+        result = PAPER.get(name)(lab)
+        console.print(result.table.rich())
+        for saved in result.save(out, name):
+            console.print(f"saved {saved}", markup=False, highlight=False, soft_wrap=True)
+
+    command.__doc__ = TABLES[name]
+    return command
+
+
+for _name in TABLES:
+    paper_app.command(_name)(_command(_name))

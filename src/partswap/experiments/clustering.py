@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,9 @@ from partswap.data.on_grid import CellFacts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: K-means sees at most this many cells; all of them are assigned afterwards.
 FITTED = 100_000
@@ -111,11 +113,10 @@ def draw_clusters(
     preprocess: Preprocess,
     clusters: Clusters,
     grid: GridShape,
-    path: Path,
     *,
     rows: int = 6,
     columns: int = 8,
-) -> Path:
+) -> Figure:
     """Draw the clusters with most keypoints: images with the cells of the cluster lit and the rest dimmed."""
     from matplotlib.figure import Figure
 
@@ -139,9 +140,7 @@ def draw_clusters(
             if column < len(images):
                 axis.imshow(_lit(data, preprocess, int(images[column]), clusters.assigned, k, grid))
         axes[row, 0].set_ylabel(str(clusters.parts[k]), rotation=0, ha="right", va="center", fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    return path
+    return figure
 
 
 def _lit(

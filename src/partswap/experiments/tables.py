@@ -7,11 +7,22 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich import box
 from rich.table import Table
 
-Cell = str | float | int | None
+
+
+class Measured(NamedTuple):
+    """A number with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+Cell = str | float | int | Measured | None
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,8 @@ class ResultTable:
         """Return a cell as text."""
         if cell is None:
             return "-"
+        if isinstance(cell, Measured):
+            return f"{cell.value:.{self.digits}f} ±{(cell.high - cell.low) / 2:.{self.digits}f}"
         return f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)
 
     def rich(self) -> Table:
@@ -64,7 +77,7 @@ class ResultTable:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
+        writer.writerows([[_plain(cell) for cell in row] for row in self.rows])
         return out.getvalue()
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -77,4 +90,10 @@ class ResultTable:
 
     def _numeric(self, index: int) -> bool:
         cells = [row[index] for row in self.rows if row[index] is not None]
-        return bool(cells) and all(isinstance(cell, float | int) for cell in cells)
+        return bool(cells) and all(isinstance(cell, float | int | Measured) for cell in cells)
+
+
+def _plain(cell: Cell) -> str | float | int:
+    if cell is None:
+        return ""
+    return cell.value if isinstance(cell, Measured) else cell

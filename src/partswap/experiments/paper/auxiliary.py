@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from partswap.errors import SettingError
 from partswap.experiments.clustering import cluster_parts, draw_clusters
 from partswap.experiments.explaining import explain_tasks, plan_tasks
-from partswap.experiments.setting import AuxiliaryChoice, Setting
+from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
 from partswap.experiments.tables import Cell, ResultTable
 from partswap.metrics import score_all
-from partswap.progress import Track, no_progress
 from partswap.search.paper import Paper
 
 CLUSTERS = (15, 50, 250)
@@ -34,78 +33,39 @@ PUBLISHED = {
 }
 
 
-def auxiliary_table(
-    setting: Setting,
-    auxiliaries: Sequence[AuxiliaryChoice],
-    *,
-    clusters: Sequence[int] = CLUSTERS,
-    queries: int | None = None,
-    seed: int = 0,
-    pictures: Path | None = None,
-    track: Track = no_progress,
-) -> ResultTable:
-    """Return Table 4: each auxiliary's Same-KP with one distractor, and its part clustering accuracy.
-
-    Parameters
-    ----------
-    setting : Setting
-        Data and classifier; its own auxiliary is not used.
-    auxiliaries : sequence of AuxiliaryChoice
-        The rows.
-    clusters : sequence of int
-        Numbers of clusters.
-    queries : int, optional
-        Explain only so many images.
-    pictures : Path, optional
-        Folder for a picture of each auxiliary's clusters.
-    """
+@PAPER.register("auxiliary")
+def auxiliary(lab: Lab) -> Result:
+    """Return each auxiliary's Same-KP with one distractor, and its part clustering accuracy, with pictures of clusters."""
+    if not lab.auxiliaries:
+        raise SettingError("there is no auxiliary to compare.", "Pass some: --auxiliary NAME, several times.")
+    setting = lab.setting
     plain = setting.with_auxiliary(None)
-    tasks = plan_tasks(plain.encodings, distractors=1, seed=seed).first(queries, seed=seed)
+    seed = lab.config.seed
+    tasks = plan_tasks(plain.encodings, distractors=1, seed=seed).first(lab.config.queries, seed=seed)
     facts = [setting.facts[i] for i in range(len(setting.data))]
     rows: list[Sequence[Cell]] = []
-    for choice in auxiliaries:
+    figures = {}
+    for choice in lab.auxiliaries:
         chosen = setting.with_auxiliary(choice)
         encodings, explainer = chosen.encodings, chosen.explainer
         assert encodings.aux is not None
         assert explainer.auxiliary is not None
         method = Paper(tau=explainer.auxiliary.tau)
-        found = explain_tasks(
-            explainer, encodings, tasks.tasks, method, track=track, title=f"explain with {choice.name}"
+        title = f"explain with {choice.name}"
+        found = explain_tasks(explainer, encodings, tasks.tasks, method, track=lab.track, title=title)
+        scores = score_all([(cf, setting.facts.evidence(task)) for task, cf in found], resamples=1000)
+        clustered = [cluster_parts(encodings.aux, facts, k, seed=seed) for k in CLUSTERS]
+        label = choice.name + (f" ({choice.layer})" if choice.layer else "")
+        figures[f"clusters-{label.replace(':', '-').replace(' ', '-').strip('()')}"] = draw_clusters(
+            setting.data, setting.classifier.preprocess, clustered[1], explainer.split.grid
         )
-        explained = [(cf, setting.facts.evidence(task)) for task, cf in found]
-        scores = score_all(explained, ["near_kp", "same_kp", "edits"])
-        accuracies: list[float] = []
-        for k in clusters:
-            clustered = cluster_parts(encodings.aux, facts, k, seed=seed)
-            accuracies.append(100 * clustered.accuracy)
-            if pictures is not None and k == clusters[min(1, len(clusters) - 1)]:
-                draw_clusters(
-                    setting.data,
-                    setting.classifier.preprocess,
-                    clustered,
-                    explainer.split.grid,
-                    pictures / f"clusters-{choice.name.replace(':', '-')}.png",
-                )
-        rows.append(
-            [
-                choice.name + (f" ({choice.layer})" if choice.layer else ""),
-                ANNOTATIONS.get(choice.name, "none"),
-                _percent(scores["same_kp"].all),
-                _percent(scores["near_kp"].all),
-                scores["edits"].all,
-                *accuracies,
-                PUBLISHED.get(choice.name),
-            ]
-        )
-    return ResultTable(
-        "Auxiliary models",
-        ["auxiliary", "annotations", "Same-KP", "Near-KP", "#Edits", *(f"K={k}" for k in clusters), "paper (CUB-200)"],
-        rows,
+        numbers = [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
+        accuracies = [100 * c.accuracy for c in clustered]
+        rows.append([label, ANNOTATIONS.get(choice.name, "none"), *numbers, *accuracies, PUBLISHED.get(choice.name)])
+    columns = ["auxiliary", "annotations", "Same-KP", "Near-KP", "#Edits", *(f"K={k}" for k in CLUSTERS)]
+    note = (
         f"{len(tasks)} images of {len(setting.data)}, {setting.classifier.architecture} cut at "
         f"{setting.explainer.split.layer}, the paper's greedy search with one distractor, all edits. "
-        f"K: part clustering accuracy. Last column: Same-KP / K=15, 50, 250 as published, VGG-16 on all 200 classes.",
+        f"K: part clustering accuracy. Last column: Same-KP / K=15, 50, 250 as published, VGG-16 on all 200 classes."
     )
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
+    return Result(ResultTable("Auxiliary models", [*columns, "paper (CUB-200)"], rows, note), figures)

@@ -1,0 +1,29 @@
+"""Table 3: what each component of the paper's method brings, and ours below."""
+
+from __future__ import annotations
+
+from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
+from partswap.experiments.tables import Cell, ResultTable
+
+#: Semantic loss, several distractors, prefilter; the method, its settings; the paper's Near-KP / Same-KP / s / #Edits.
+ROWS = (
+    ("", "", "", "goyal", {}, "54.6 / 8.3 / 0.81 / 5.5"),
+    ("yes", "", "", "paper", {}, "52.1 / 22.0 / 1.02 / 6.8"),
+    ("", "yes", "", "paper", {"lam": 0.0}, "65.6 / 13.8 / 9.98 / 3.5"),
+    ("yes", "yes", "", "paper", {}, "69.2 / 36.0 / 10.82 / 3.8"),
+    ("yes", "yes", "yes", "paper", {"keep": 0.1}, "68.5 / 35.3 / 1.15 / 3.9"),
+    ("yes", "yes", "set objective, beam", "partswap", {}, None),
+)
+
+
+@PAPER.register("components")
+def components(lab: Lab) -> Result:
+    """Return the ablation of components."""
+    comparable = (lab.config.data, lab.family) == ("cub", "vgg")
+    rows: list[list[Cell]] = []
+    for number, (semantic, many, extra, method, settings, published) in enumerate(ROWS, 1):
+        scores = lab.scores(method, settings, **({} if many else {"distractors": 1}))
+        numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "seconds", "edits")]
+        rows.append([str(number), semantic, many, extra, *numbers, published if comparable else None])
+    columns = ["row", "semantic loss", "distractors", "filter", "Near-KP", "Same-KP", "seconds", "#Edits", "paper (V-100)"]
+    return Result(ResultTable("Effect of the components, all edits", columns, rows, lab.note(), digits=2))

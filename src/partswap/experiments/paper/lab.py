@@ -1,0 +1,120 @@
+"""Where the paper's tables are made: every row is a run, kept on disk, so that tables share rows and survive a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from partswap.data.base import digest
+from partswap.experiments.config import MATTERS, RunConfig
+from partswap.experiments.runs import Run, open_run_setting, run
+from partswap.experiments.setting import AuxiliaryChoice, Setting
+from partswap.experiments.tables import Cell, Measured, ResultTable
+from partswap.metrics import METRICS, Score
+from partswap.progress import Track, no_progress
+from partswap.registry import Registry
+from partswap.store import read_json
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table, with figures where the paper has them.
+
+    Attributes
+    ----------
+    table : ResultTable
+        The numbers.
+    figures : Mapping[str, Figure]
+        By name.
+    """
+
+    table: ResultTable
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write the table as Markdown and CSV and each figure as PNG and SVG; returns the paths."""
+        paths = self.table.save(folder, name)
+        for title, figure in self.figures.items():
+            for suffix in ("png", "svg"):
+                path = folder / f"{title}.{suffix}"
+                figure.savefig(path, dpi=140)
+                paths.append(path)
+        return paths
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Makes the rows of tables.
+
+    Attributes
+    ----------
+    config : RunConfig
+        Data, classifier, auxiliary and how many images; each row changes some of it.
+    runs : Path
+        Folder of all runs; a row that is there already is read.
+    auxiliaries : sequence of AuxiliaryChoice
+        Rows of the auxiliary table.
+    """
+
+    config: RunConfig
+    runs: Path
+    auxiliaries: Sequence[AuxiliaryChoice] = ()
+    track: Track = field(default=no_progress, repr=False)
+
+    @cached_property
+    def setting(self) -> Setting:
+        """Data, classifier and auxiliary."""
+        return open_run_setting(self.config, self.track)
+
+    @property
+    def family(self) -> str:
+        """What the paper would call the classifier: ``"vgg"``, ``"resnet"``, or its own name."""
+        name = self.setting.classifier.architecture.lower()
+        return next((known for known in ("vgg", "resnet") if known in name), name)
+
+    def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
+        """Explain the split with one method, or read what was explained."""
+        config = replace(self.config, methods=(method,), settings={method: dict(settings or {})}, **changes)
+        record = config.record()
+        key = digest([(name, record[name]) for name in MATTERS])
+        return run(replace(config, out=self.runs / f"{method}-{key}"), track=self.track)
+
+    def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
+        """Return the metrics of a run."""
+        made = self.run(method, settings, **changes)
+        found = read_json(made.folder / "metrics.json")[method]
+        return {name: Score(**{k: tuple(v) if isinstance(v, list) else v for k, v in score.items()}) for name, score in found.items()}
+
+    def note(self, *, distractors: bool = True) -> str:
+        """Return what every table says about its setting."""
+        made = self.setting
+        images = f"{self.config.queries} images drawn from" if self.config.queries else "All eligible images of"
+        auxiliary = f", auxiliary {made.auxiliary.name}" if made.auxiliary else ""
+        many = f", up to {self.config.distractors} distractors" if distractors else ""
+        return (
+            f"{images} {self.config.data} {self.config.split} ({len(made.data)} images, {len(made.data.classes)} classes); "
+            f"{made.classifier.architecture} cut at {made.explainer.split.layer}{auxiliary}{many}. "
+            "± is half of the 95 % bootstrap interval."
+        )
+
+
+def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
+    """Return a metric as a table's cell: percentages where it is one, with its interval where there is one."""
+    score = scores[metric]
+    value = getattr(score, which)
+    if value is None:
+        return None
+    factor = 100.0 if METRICS.get(metric)().percent else 1.0
+    bounds = getattr(score, f"{which}_interval")
+    if bounds is None:
+        return factor * float(value)
+    return Measured(factor * value, factor * bounds[0], factor * bounds[1])
+
+
+PaperTable = Callable[[Lab], Result]
+PAPER: Registry[PaperTable] = Registry("table of the paper", "partswap.experiments.paper")
