@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from partswap.data.base import DATASETS
 from partswap.errors import SettingError, suggest
-from partswap.search import METHODS, Method
-from partswap.search.checks import check_settings
+
+if TYPE_CHECKING:
+    # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
+    from partswap.search import Method
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class RunConfig:
     ] = None
 
     def __post_init__(self) -> None:
+        from partswap.data.base import DATASETS
+
         DATASETS.get(self.data)
         least = {"distractors": 1, "queries": 1, "seed": 0, "shard": 1, "workers": 1}
         for name, low in least.items():
@@ -104,6 +107,8 @@ class RunConfig:
 
     def build_methods(self, tau: float | None = None) -> dict[str, Method]:
         """Return the methods by name with their settings; `tau` is the auxiliary's, for those that have one."""
+        from partswap.search import METHODS
+
         made = {name: METHODS.get(name)() for name in self.methods}
         for name in self.settings:
             if name not in made:
@@ -223,6 +228,8 @@ def _number(value: Any) -> Any:
 
 
 def _check_method(method: Method, what: str, value: Any) -> None:
+    from partswap.search.checks import check_settings
+
     usual: dict[str, Any] = {
         "lam": 0.4, "tau": 0.1, "objective": "set", "keep": None, "screen": "auto", "beam": 1, "max_edits": None,
         "memory_mb": 1024,
@@ -238,4 +245,6 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

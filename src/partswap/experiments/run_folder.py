@@ -173,7 +173,7 @@ def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
             if then != now:
                 differ.append(f"{part} ({then} then, {now} now)")
             continue
-        names = MATTERS if part == "settings" else tuple(now)
+        names = MATTERS if part == "settings" else tuple(name for name in now if name != "python")
         for name in names:
             if then.get(name) != now.get(name):
                 title = name if part == "settings" else f"{part[:-1]} of {name}"
