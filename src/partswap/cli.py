@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from partswap import cli_data, cli_paper, cli_train
+from partswap import cli_data, cli_paper, cli_run, cli_train
 from partswap._version import __version__
 from partswap.errors import PartswapError, SettingError
 
@@ -27,6 +27,7 @@ app.add_typer(cli_data.data_app, name="data")
 app.add_typer(cli_train.train_app, name="train")
 app.command()(cli_train.tune)
 app.add_typer(cli_paper.paper_app, name="paper")
+cli_run.add_to(app)
 console = Console()
 
 

@@ -50,6 +50,10 @@ class Aviary(Dataset):
         """Return the class of an image: they take turns, so any prefix of the data set is balanced."""
         return index % len(self.species)
 
+    def image_name(self, index: int) -> str:
+        """Return what identifies an image."""
+        return f"{self.split}/{self.seed}/{index:05d}"
+
     def bird(self, index: int) -> aviary.Bird:
         """Draw one image."""
         if not 0 <= index < len(self):
@@ -67,7 +71,7 @@ class Aviary(Dataset):
             if visible:
                 keypoints.setdefault(aviary.merge_sides(name) if self.merge_sides else name, []).append((x, y))
         return Sample(
-            name=f"{self.split}/{self.seed}/{index:05d}",
+            name=self.image_name(index),
             image=bird.image,
             label=bird.species.index,
             keypoints=keypoints,

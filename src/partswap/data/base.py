@@ -107,6 +107,10 @@ class Dataset(ABC):
         """Return one image without its annotations."""
         return self[index].image
 
+    def image_name(self, index: int) -> str:
+        """Return what identifies an image; data sets that know it without reading the image say so."""
+        return self[index].name
+
     def labels(self) -> NDArray[np.int64]:
         """Return the classes of all images."""
         return np.array([self.label(i) for i in range(len(self))], np.int64)

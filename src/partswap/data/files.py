@@ -167,6 +167,10 @@ class FileDataset(Dataset):
             raise IndexError(f"{self.name} {self.split} has {len(self)} images; there is no image {index}")
         return self.items[index]
 
+    def image_name(self, index: int) -> str:
+        """Return what identifies an image."""
+        return self.item(index).name
+
     def label(self, index: int) -> int:
         """Return the class of an image."""
         return self.item(index).label

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,5 +58,10 @@ def choose_distractors(logits: Tensor, labels: Tensor, target: int, count: int, 
     """
     logits, labels = logits.cpu(), labels.cpu()
     right = ((labels == target) & (logits.argmax(1) == target)).nonzero().flatten().tolist()
+    return draw_distractors(right, count, seed=seed, query=query)
+
+
+def draw_distractors(right: Sequence[int], count: int, *, seed: int, query: int) -> list[int]:
+    """Return at most `count` of the images of a class that the model gets right, as `choose_distractors` does."""
     rng = np.random.default_rng((seed, query))
     return [int(right[k]) for k in rng.permutation(len(right))[:count]]

@@ -32,6 +32,10 @@ class Subset(Dataset):
         """Return the class of an image without reading it."""
         return self.data.label(self.indices[index])
 
+    def image_name(self, index: int) -> str:
+        """Return what identifies an image."""
+        return self.data.image_name(self.indices[index])
+
     def fingerprint(self) -> str:
         """Return a key that changes with the data set and with what is chosen."""
         return digest(self.data.fingerprint(), self.indices)

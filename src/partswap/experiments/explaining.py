@@ -12,7 +12,7 @@ from partswap.data.base import Dataset
 from partswap.data.features import Encodings
 from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
-from partswap.data.pairs import choose_distractors, confused_classes
+from partswap.data.pairs import confused_classes, draw_distractors
 from partswap.errors import PartswapError
 from partswap.explainer import Explainer
 from partswap.grid import GridShape
@@ -89,11 +89,15 @@ def plan_tasks(
     labels = torch.from_numpy(encodings.data.labels())
     right = encodings.logits.argmax(1) == labels
     targets = targets if targets is not None else confused_classes(encodings.logits, labels)
+    # Who is right is found once: looking through all logits again for every query is quadratic.
+    donors_of: dict[int, list[int]] = {}
+    for index in right.nonzero().flatten().tolist():
+        donors_of.setdefault(int(labels[index]), []).append(index)
     tasks: list[Task] = []
     empty: set[int] = set()
     for query in right.nonzero().flatten().tolist():
         target = targets[int(labels[query])]
-        donors = choose_distractors(encodings.logits, labels, target, distractors, seed=seed, query=query)
+        donors = draw_distractors(donors_of.get(target, ()), distractors, seed=seed, query=query)
         if donors:
             tasks.append(Task(query, target, tuple(donors)))
         else:
