@@ -9,6 +9,7 @@ from PIL import Image
 
 import trees
 from partswap.data import Attributes, open_dataset
+from partswap.data.attribute_parts import attribute_part
 from partswap.data.check import check_dataset
 from partswap.data.pairs import nearest_by_attributes
 from partswap.data.rle import RunLengths, uncompress
@@ -58,6 +59,48 @@ def test_cub_reads_masks_boxes_and_attributes(cub):
     attributes = data.attributes()
     assert attributes.names == ["has_bill::0", "has_bill::1", "has_bill::2"]
     assert np.allclose(attributes.share[2], [0.6, 0.7, 0.8])  # the class with id 7 is row 6
+
+
+def test_cub_tells_by_attributes_in_which_parts_classes_differ(cub):
+    names = ["has_bill_shape::cone", "has_upper_tail_color::red", "has_eye_color::red", "has_size::small"]
+    table = [["0.0"] * len(names) for _ in range(7)]
+    table[0] = ["90.0", "10.0", "51.0", "100.0"]  # classes 1, 3 and 7
+    table[2] = ["60.0", "80.0", "50.0", "0.0"]  # half is not more than half
+    table[6] = [*table[0][:3], "0.0"]
+    trees.write_lines(cub / "attributes" / "class_attribute_labels_continuous.txt", [" ".join(row) for row in table])
+    trees.write_lines(cub / "attributes" / "attributes.txt", [f"{i} {name}" for i, name in enumerate(names, 1)])
+    data = open_dataset("cub", cub)
+    assert data.differing_parts(0, 1) == data.differing_parts(1, 0) == {"tail", "eye"}
+    assert data.differing_parts(0, 2) == frozenset()  # they differ in size, which is no part
+    apart = open_dataset("cub", cub, merge_sides=False)
+    assert apart.differing_parts(0, 1) == {"tail", "left eye", "right eye"}
+    (cub / "attributes" / "attributes.txt").unlink()  # without names nobody knows what belongs where
+    assert open_dataset("cub", cub).differing_parts(0, 1) is None
+    (cub / "attributes" / "class_attribute_labels_continuous.txt").unlink()
+    assert open_dataset("cub", cub).differing_parts(0, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("has_bill_shape::curved_(up_or_down)", "beak"),
+        ("has_bill_length::about_the_same_as_head", "beak"),
+        ("has_back_pattern::solid", "back"),
+        ("has_under_tail_color::iridescent", "tail"),
+        ("has_tail_shape::forked_tail", "tail"),
+        ("has_underparts_color::blue", None),
+        ("has_upperparts_color::blue", None),
+        ("has_primary_color::blue", None),
+        ("has_shape::gull-like", None),
+        ("has_head_pattern::capped", "crown"),
+        ("has_head_pattern::eyering", "eye"),
+        ("has_head_pattern::malar", "throat"),
+        ("has_head_pattern::plain", None),
+        ("attribute 7", None),
+    ],
+)
+def test_attributes_belong_to_parts(name, part):
+    assert attribute_part(name) == part
 
 
 def test_cub_in_the_layout_of_the_official_archives(tmp_path):

@@ -1,10 +1,17 @@
 """Metrics on a case worked out by hand."""
 
-import pytest
+from dataclasses import replace
 
-from partswap import Counterfactual, Edit, GridShape, Step
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partswap import METRICS, Counterfactual, Edit, GridShape, Step
 from partswap.data import CellFacts, Sample, cell_facts
+from partswap.errors import SettingError
 from partswap.metrics import Evidence, score_all
+from partswap.metrics.bootstrap import interval, resampled
 
 GRID = GridShape(1, 3)
 
@@ -50,7 +57,6 @@ def test_edits_count_only_what_flipped():
 
 
 def test_annotations_land_in_the_right_cells():
-    import numpy as np
     from PIL import Image
 
     mask = np.zeros((100, 200), bool)
@@ -63,3 +69,64 @@ def test_annotations_land_in_the_right_cells():
     assert found.keypoints == (frozenset({"head"}), frozenset(), frozenset({"leg"}), frozenset({"leg"}))
     assert found.shows == (frozenset({"head"}), frozenset(), frozenset({"leg"}), frozenset({"leg"}))
     assert found.object == (True, False, False, False)
+
+
+def test_parts_are_compared_as_in_scout():
+    evidence = Evidence(QUERY, [FIRST, SECOND], frozenset({"tail", "belly"}))  # only the tail's keypoint can be seen
+    both = counterfactual((0, 0), (1, 4))  # {head, tail} for {head, tail, leg}
+    scores = score_all([(both, evidence)])
+    assert scores["part_iou"].all == pytest.approx(2 / 3)
+    assert scores["part_iou"].single == 1
+    assert (scores["part_precision"].all, scores["part_recall"].all) == (0.5, 1)
+    assert (scores["part_precision"].single, scores["part_recall"].single) == (0, 0)
+    background = score_all([(counterfactual((2, 2)), evidence)])
+    assert [background[name].all for name in ("part_iou", "part_precision", "part_recall")] == [0, 0, 0]
+
+
+def test_nothing_is_said_of_parts_that_nobody_could_find():
+    for differing in (None, frozenset({"crown"})):
+        scores = score_all([(counterfactual((0, 0)), Evidence(QUERY, [FIRST, SECOND], differing))])
+        assert scores["part_precision"].all is scores["part_recall"].all is None
+        assert scores["part_iou"].all == 1
+    assert score_all([(counterfactual(), Evidence(QUERY, [FIRST, SECOND]))])["part_iou"].all is None
+
+
+def test_evaluations_are_the_mean_of_what_was_counted():
+    evidence = Evidence(QUERY, [FIRST, SECOND])
+    cfs = [replace(counterfactual((0, 0)), evaluations=n) for n in (10, 30, 0)]  # 0: an old file
+    score = score_all([(cf, evidence) for cf in cfs])["evaluations"]
+    assert (score.all, score.count) == (20, 2)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    held = 0
+    for seed in range(200):
+        # Long explanations score worse, so the ratio of sums is not the mean of ratios.
+        counts = rng.integers(1, 5, 120)
+        sums = rng.binomial(counts, 0.8 / counts)
+        low, high = interval(sums, counts, resamples=400, seed=seed)
+        held += low <= 0.8 / 2.5 <= high
+    assert 0.90 <= held / 200 <= 0.99
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.integers(1, 4)), min_size=2, max_size=30), st.integers(0, 99))
+def test_resampled_ratios_are_those_of_a_plain_loop(rows, seed):
+    sums, counts = (np.array(column) for column in zip(*rows, strict=True))
+    drawn = np.random.default_rng(seed).integers(len(rows), size=(7, len(rows)), dtype=np.int32)
+    plain = [sum(sums[k] for k in row) / sum(counts[k] for k in row) for row in drawn]
+    assert resampled(sums, counts, resamples=7, seed=seed) == pytest.approx(np.array(plain))
+
+
+def test_intervals_are_repeatable_optional_and_need_two_explanations():
+    evidence = Evidence(QUERY, [FIRST, SECOND])
+    explained = [(counterfactual((0, 0), (1, 1)), evidence), (counterfactual((2, 2)), evidence)] * 10
+    score = score_all(explained, ["near_kp"], resamples=200)["near_kp"]
+    assert score == score_all(explained, ["near_kp"], resamples=200)["near_kp"]
+    assert score.all_interval[0] < score.all < score.all_interval[1]
+    assert score.single_interval[0] < score.single < score.single_interval[1]
+    assert score_all(explained, ["near_kp"])["near_kp"].all_interval is None
+    assert score_all(explained[:1], ["near_kp"], resamples=10)["near_kp"].all_interval is None
+    assert METRICS.get("near_kp")().show(0.5, (0.25, 0.75)) == "50.0 [25.0, 75.0]"
+    with pytest.raises(SettingError, match="resamples is 0"):
+        resampled([1, 2], resamples=0)

@@ -31,7 +31,7 @@ def test_a_method_explains_and_prints_itself(name, problem):
     found = method.explain(**problem)
     assert isinstance(found, Counterfactual)
     assert found.method == name
-    assert found.flipped
+    assert found.flipped or not method.flips
     assert found.verify(problem["head"], problem["query"], problem["distractors"])
     again = method.explain(**problem)
     assert replace(found, seconds=0) == replace(again, seconds=0)
@@ -53,11 +53,14 @@ def test_a_metric_scores_what_it_can_and_leaves_out_what_it_cannot(name, problem
     total = metric.compute([(found, known), (found, known)])
     assert total.all == pytest.approx(sum(scores) / len(scores))
     assert total.count == 2 * len(scores)
-    assert (total.single is None) == (not metric.per_edit)
+    assert (total.single is None) == (not metric.single)
     assert metric.compute([]).all is None
+    drawn = metric.compute([(found, known), (found, known)], resamples=10)
+    assert drawn.all_interval == pytest.approx((total.all, total.all))
+    assert (drawn.single_interval is None) == (not metric.single)
     bare = replace(facts[0], keypoints=None, shows=None, object=None)
     unknown = metric.scores(found, Evidence(bare, [bare] * 4, None))
-    assert (unknown is None) == metric.per_edit  # what needs annotations says nothing without them
+    assert (unknown is None) == metric.single  # what needs annotations says nothing without them
 
 
 @pytest.mark.parametrize("name", DATASETS.names())

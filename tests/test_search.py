@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import torch
@@ -49,22 +50,23 @@ def test_golden_cases_give_the_authors_edits(reference, screen, needed):
     assert right >= needed
 
 
-def brute_force(head, query, distractors, target, likeness, lam):
+def brute_force(head, query, distractors, target, likeness, lam, allowed=None, relax=False):
     """The paper's greedy, written as plainly as possible."""
     d, h, w = query.shape
     grid, found = query.clone(), []
     donors = distractors.permute(0, 2, 3, 1).reshape(-1, d)
     while int(head(grid[None]).argmax()) != target and len(found) < h * w:
         best = None
-        for i in range(h * w):
-            for j in range(len(donors)):
-                if any(i == a or j == b for a, b in found):
-                    continue
-                edited = grid.clone()
-                edited[:, i // w, i % w] = donors[j]
-                value = float(head(edited[None]).log_softmax(1)[0, target]) + lam * float(likeness[i, j])
-                if best is None or value > best[0] + 1e-6:
-                    best = (value, i, j, edited)
+        free = [(i, j) for i in range(h * w) for j in range(len(donors)) if not any(i == a or j == b for a, b in found)]
+        within = [(i, j) for i, j in free if allowed is None or allowed[i, j]]
+        for i, j in within or (free if relax else []):
+            edited = grid.clone()
+            edited[:, i // w, i % w] = donors[j]
+            value = float(head(edited[None]).log_softmax(1)[0, target]) + lam * float(likeness[i, j])
+            if best is None or value > best[0] + 1e-6:
+                best = (value, i, j, edited)
+        if best is None:
+            break
         found.append(best[1:3])
         grid = best[3]
     return found
@@ -86,6 +88,77 @@ def test_the_exhaustive_greedy_equals_brute_force(kind, seed, lam):
         lam=lam, objective="paper", beam=1, screen=None,
     )  # fmt: skip
     assert edits(cf) == expected
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(["pooled", "flattened", "convolutional"]),
+    st.integers(0, 10**6),
+    st.sampled_from([0.03, 0.2, 0.6]),
+    st.booleans(),
+)
+def test_a_constrained_greedy_equals_brute_force_over_what_is_allowed(kind, seed, share, relax):
+    torch.manual_seed(seed)
+    head = make_head(kind, 4, 3, cells=9, hidden=8)
+    query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
+    target = (int(head(query[None]).argmax()) + 1) % 3
+    allowed = torch.rand(9, 18) < share
+    with torch.no_grad():
+        expected = brute_force(head, query, distractors, target, allowed, 0.0, allowed, relax)
+    cf = find_counterfactual(
+        head, query, distractors, target, objective="paper", beam=1, screen=None, allowed=allowed, relax=relax
+    )
+    assert edits(cf) == expected
+    if relax:
+        assert cf.source["outside"] == sum(not allowed[i, j] for i, j in expected)
+    else:
+        assert all(allowed[i, j] for i, j in expected)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.3, 0.7]))
+def test_an_unbounded_beam_equals_brute_force_over_sets_of_what_is_allowed(seed, share):
+    torch.manual_seed(seed)
+    head = make_head("flattened", 3, 3, cells=4, hidden=8)
+    query, distractors = torch.randn(3, 2, 2), torch.randn(1, 3, 2, 2)
+    aux = torch.randn(5, 2, 2), torch.randn(1, 5, 2, 2)
+    target = (int(head(query[None]).argmax()) + 1) % 3
+    allowed, likeness = torch.rand(4, 4) < share, log_likeness(cosines(*aux), 0.1)
+    donors = distractors[0].flatten(1)
+    best = None
+    for size in range(1, 5):
+        for chosen in combinations([(i, j) for i in range(4) for j in range(4) if allowed[i, j]], size):
+            if len({i for i, _ in chosen}) < size or len({j for _, j in chosen}) < size:
+                continue
+            grid = query.clone().flatten(1)
+            for i, j in chosen:
+                grid[:, i] = donors[:, j]
+            with torch.no_grad():
+                logits = head(grid.view(1, 3, 2, 2))[0]
+            rank = float(logits.log_softmax(0)[target]) + 0.4 * sum(float(likeness[i, j]) for i, j in chosen) / size
+            if int(logits.argmax()) == target and (best is None or rank > best[0]):
+                best = (rank, set(chosen))
+        if best is not None:
+            break
+    cf = find_counterfactual(
+        head, query, distractors, target, query_aux=aux[0], distractor_aux=aux[1], screen=None, beam=10**4,
+        allowed=allowed,
+    )  # fmt: skip
+    assert cf.flipped == (best is not None)
+    if best is not None:
+        assert set(edits(cf)) == best[1]
+
+
+@pytest.mark.parametrize("objective", ["paper", "set"])
+@pytest.mark.parametrize("screen", [None, 5, "auto"])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("keep", [None, 0.1])
+def test_every_setting_keeps_to_what_is_allowed(problem, objective, screen, beam, keep):
+    allowed = torch.rand(49, 196, generator=torch.Generator().manual_seed(0)) < 0.05
+    cf = find_counterfactual(**problem, objective=objective, screen=screen, beam=beam, keep=keep, allowed=allowed)
+    assert cf.edits
+    assert all(allowed[i, j] for i, j in edits(cf))
+    assert cf.verify(problem["head"], problem["query"], problem["distractors"])
 
 
 @pytest.mark.parametrize("objective", ["paper", "set"])
@@ -164,6 +237,19 @@ def test_when_a_hard_constraint_runs_out_the_search_ends(problem, screen):
         cf = find_counterfactual(**inputs, keep=keep)
         assert sorted(edits(cf)) == [(5, 17), (6, 18)]
         assert not cf.flipped
+
+
+@pytest.mark.parametrize("screen", [None, 5])
+@pytest.mark.parametrize("keep", [None, 0.02])
+def test_a_constraint_that_may_be_relaxed_is_kept_as_long_as_it_can_be(problem, screen, keep):
+    allowed = torch.zeros(49, 196, dtype=torch.bool)
+    allowed[5, 17] = allowed[6, 18] = True
+    cf = find_counterfactual(
+        **problem, allowed=allowed, relax=True, screen=screen, keep=keep, objective="paper", beam=1
+    )
+    assert cf.flipped
+    assert set(edits(cf)[:2]) == {(5, 17), (6, 18)}
+    assert cf.source["outside"] == len(cf) - 2
 
 
 def test_a_hard_constraint_keeps_to_the_same_label(problem):

@@ -18,6 +18,7 @@ from partswap.images import ImageLike, Preprocess
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.preprocessing import preprocess_for
 from partswap.search import METHODS, Method
+from partswap.search.base import CellParts
 from partswap.search.checks import class_index
 from partswap.splitting import split
 
@@ -139,6 +140,8 @@ class Explainer:
         target: int | str | None = None,
         *,
         keep_misclassified: bool = False,
+        query_parts: CellParts | None = None,
+        distractor_parts: Sequence[CellParts] | None = None,
     ) -> Counterfactual:
         """Explain one image.
 
@@ -152,6 +155,8 @@ class Explainer:
             The class the model should say (index or name); by default its second guess.
         keep_misclassified : bool
             Distractors that the model does not predict as the target are left out, unless this says otherwise.
+        query_parts, distractor_parts : sequence of frozenset of str, and a sequence of such
+            The parts each cell of the query, and of each distractor, holds; for methods that want to know.
         """
         encoded = query if isinstance(query, Encoded) else self.encode([query])
         if len(encoded) != 1:
@@ -174,6 +179,8 @@ class Explainer:
             aim,
             query_aux=None if encoded.aux is None else encoded.aux[0],
             distractor_aux=donors.aux,
+            query_parts=query_parts,
+            distractor_parts=_parts_of(distractor_parts, right),
         )
         if encoded.pictures and donors.pictures:
             found = found.with_images(encoded.pictures[0], donors.pictures)
@@ -280,3 +287,12 @@ class Explainer:
             "auxiliary": self.auxiliary.name if self.auxiliary else None,
             "class_names": {str(k): self.class_names[k] for k in sorted(named)} if self.class_names else {},
         }
+
+
+def _parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:
+    """Return the parts of the cells of the distractors that were kept, in one row."""
+    if distractor_parts is None:
+        return None
+    if kept and max(kept) >= len(distractor_parts):
+        raise ShapeError(f"parts of {len(distractor_parts)} distractors.", "Give those of all distractors.")
+    return [cell for k in kept for cell in distractor_parts[k]]

@@ -34,7 +34,7 @@ footer { color: #98a2b3; font-size: 13px; }
 """
 
 #: Metrics for which less is better.
-LOWER = {"edits", "seconds"}
+LOWER = {"edits", "evaluations", "seconds"}
 
 
 def write_report(
@@ -80,7 +80,7 @@ def _table(scores: Mapping[str, Mapping[str, Score]], columns: Sequence[tuple[st
     rows: list[list[str]] = [[f"<td>{html.escape(METHODS.get(m).title)}</td>"] for m in scores]
     for name, which in columns:
         metric = METRICS.get(name)()
-        head.append(f"<th>{html.escape(metric.title)}{f', {which}' if metric.per_edit else ''}</th>")
+        head.append(f"<th>{html.escape(metric.title)}{f', {which}' if metric.single else ''}</th>")
         values = [getattr(found[name], which) for found in scores.values()]
         known = [v for v in values if v is not None]
         best = (min(known) if name in LOWER else max(known)) if len(known) > 1 else None

@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from partswap.data.attribute_parts import PartDifferences
 from partswap.data.base import DATASETS, Attributes
 from partswap.data.files import FileDataset, Item, Keypoint, Listing, class_title
 from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows, two_ids
@@ -165,6 +167,16 @@ class Cub(FileDataset):
             raise DataError(f"{table} has {len(rows)} rows, but there is a class {self._class_ids[-1]}.", AGAIN)
         share = np.array([rows[class_id - 1] for class_id in self._class_ids], np.float64) / 100
         return Attributes(self._attribute_names(share.shape[1]), share)
+
+    def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
+        """Return the parts in which two classes differ by their attributes, None without named attributes or parts."""
+        return None if self._differences is None else self._differences(first, second)
+
+    @cached_property
+    def _differences(self) -> PartDifferences | None:
+        attributes = self.attributes()
+        found = None if attributes is None else PartDifferences(attributes, self.parts)
+        return found if found is not None and found.columns else None
 
     def _attribute_names(self, count: int) -> list[str]:
         for path in (self.root / "attributes" / "attributes.txt", self.root.parent / "attributes.txt"):

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from partswap.data.base import Dataset
 from partswap.data.geometry import on_canvas
@@ -60,6 +62,22 @@ def cluster_parts(
     clusters : int
         K.
     """
+    images, cells = len(grids), grids.shape[2] * grids.shape[3]
+    model = fit_kmeans(grids, clusters, seed=seed, chunk=chunk)
+    assigned = np.concatenate(
+        [model.predict(directions(grids[start : start + chunk])) for start in range(0, images, chunk)]
+    ).reshape(images, cells)
+    return name_clusters(assigned.astype(np.int32), facts, clusters)
+
+
+def fit_centroids(aux_grids: NDArray[Any], clusters: int = 50, *, seed: int = 0) -> Tensor:
+    """Return the centroids of a data set's auxiliary cells, ``(clusters, e)`` of length 1, for `search.hard.Hard`."""
+    centres = np.asarray(fit_kmeans(aux_grids, clusters, seed=seed).cluster_centers_, np.float32)
+    return torch.nn.functional.normalize(torch.from_numpy(centres), dim=1)
+
+
+def fit_kmeans(grids: NDArray[Any], clusters: int, *, seed: int = 0, chunk: int = 64) -> Any:
+    """Return scikit-learn's k-means of the directions of the cells of ``(n, e, h, w)`` grids, read in chunks."""
     from sklearn.cluster import MiniBatchKMeans
 
     images, cells = len(grids), grids.shape[2] * grids.shape[3]
@@ -74,11 +92,7 @@ def cluster_parts(
         block = directions(grids[start : start + chunk])
         chosen.append(block if share == 1 else block[rng.random(len(block)) < share])
     model = MiniBatchKMeans(clusters, random_state=seed, batch_size=4096, n_init=3, max_iter=50)
-    model.fit(np.concatenate(chosen))
-    assigned = np.concatenate(
-        [model.predict(directions(grids[start : start + chunk])) for start in range(0, images, chunk)]
-    ).reshape(images, cells)
-    return name_clusters(assigned.astype(np.int32), facts, clusters)
+    return model.fit(np.concatenate(chosen))
 
 
 def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clusters: int) -> Clusters:

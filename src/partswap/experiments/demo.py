@@ -203,7 +203,7 @@ def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
     table.add_column("method", no_wrap=True)
     for name, which in COLUMNS:
         metric = METRICS.get(name)()
-        label = metric.title + (f"\n{which}" if metric.per_edit else "")
+        label = metric.title + (f"\n{which}" if metric.single else "")
         table.add_column(label, justify="right")
     for method, found in scores.items():
         cells = [METRICS.get(name)().show(getattr(found[name], which)) for name, which in COLUMNS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -13,13 +14,14 @@ from partswap.data.features import Encodings
 from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
 from partswap.data.pairs import confused_classes, draw_distractors
-from partswap.errors import PartswapError
+from partswap.errors import PartswapError, SettingError
 from partswap.explainer import Explainer
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.metrics import Evidence
 from partswap.progress import Track, no_progress
 from partswap.search import Method
+from partswap.search.base import CellParts
 
 
 @dataclass(frozen=True)
@@ -117,15 +119,25 @@ def explain_tasks(
     tasks: Sequence[Task],
     method: Method,
     *,
+    facts: Facts | None = None,
     track: Track = no_progress,
     title: str = "",
 ) -> Iterator[tuple[Task, Counterfactual]]:
-    """Yield every task with its counterfactual, in order; methods for one distractor get the first."""
+    """Yield every task with its counterfactual, in order; methods for one distractor get the first.
+
+    `facts` is what methods that want annotated parts are told.
+    """
+    if method.wants_parts and facts is None:
+        raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
     explainer.method = method
     with track(title or method.title, len(tasks)) as advance:
         for task in tasks:
             donors = task.distractors[: method.distractors]
-            yield task, explainer.explain(encodings.select([task.query]), encodings.select(donors), task.target)
+            query, others = encodings.select([task.query]), encodings.select(donors)
+            told: dict[str, Any] = {}
+            if method.wants_parts and facts is not None:
+                told = {"query_parts": facts.parts(task.query), "distractor_parts": [facts.parts(k) for k in donors]}
+            yield task, explainer.explain(query, others, task.target, **told)
             advance(1)
 
 
@@ -153,6 +165,10 @@ class Facts:
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def parts(self, index: int) -> CellParts:
+        """Return the parts with a keypoint in each cell of an image; none at all if nobody annotated it."""
+        return self[index].keypoints or (frozenset[str](),) * self.grid.cells
 
     def evidence(self, task: Task) -> Evidence:
         """Return what is known about the images of a task."""

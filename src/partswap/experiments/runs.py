@@ -158,7 +158,7 @@ def _finish(made: Run, setting: Setting, track: Track) -> None:
             for task, cf in explained:
                 rows.append((cf, setting.facts.evidence(task)))
                 advance(1)
-            scores[method] = score_all(rows)
+            scores[method] = score_all(rows, resamples=1000)
             run_figures.draw_examples(explained, setting, made.folder / "figures" / f"{method}.png")
         run_figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
         content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partswap.counterfactual import Counterfactual, Edit
 from partswap.data.on_grid import CellFacts
 from partswap.grid import GridShape
+from partswap.metrics.bootstrap import Interval, interval, mean, show_interval
 from partswap.registry import Registry
 
 
@@ -52,11 +53,15 @@ class Score:
         Mean over all edits of all explanations, or over explanations; None if nothing could be scored.
     count : int
         How many edits (or explanations) `all` is the mean of.
+    single_interval, all_interval : tuple of float or None
+        Where the two lie with 95 % confidence (bootstrap over explanations), if it was asked for.
     """
 
     single: float | None
     all: float | None
     count: int
+    single_interval: Interval | None = None
+    all_interval: Interval | None = None
 
 
 class Metric(ABC):
@@ -70,40 +75,86 @@ class Metric(ABC):
         Whether to show it as a percentage.
     per_edit : bool
         Whether it scores every edit, or the explanation as a whole.
+    single : bool
+        Whether first edits alone have a score; what is known without annotations (seconds, number of edits) has none.
     """
 
     title: str
     percent: bool = True
     per_edit: bool = True
+    single: bool = True
 
     @abstractmethod
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return one score per edit (or a single one), None if the annotations it needs are missing."""
 
-    def compute(self, explained: Iterable[tuple[Counterfactual, Evidence]]) -> Score:
-        """Return the metric over many explanations."""
+    def first(self, cf: Counterfactual, evidence: Evidence) -> float | None:
+        """Return the score of the first edit alone, None where there is none."""
+        if not self.single or not cf.edits:
+            return None
+        scores = self.scores(replace(cf, edits=cf.edits[:1], trace=cf.trace[:1]), evidence)
+        return scores[0] if scores else None
+
+    def compute(
+        self, explained: Iterable[tuple[Counterfactual, Evidence]], *, resamples: int = 0, seed: int = 0
+    ) -> Score:
+        """Return the metric over many explanations.
+
+        Parameters
+        ----------
+        explained : iterable of tuple
+            Counterfactuals, each with what is known about its images.
+        resamples : int
+            How often to draw explanations for the intervals; 0 leaves them out.
+        seed : int
+            For the draws.
+        """
         first: list[float] = []
-        every: list[float] = []
+        sums: list[float] = []
+        counts: list[int] = []
         for cf, evidence in explained:
             scores = self.scores(cf, evidence)
-            if scores:
-                first.append(scores[0])
-                every.extend(scores)
-        single = sum(first) / len(first) if first and self.per_edit else None
-        return Score(single, sum(every) / len(every) if every else None, len(every))
+            if not scores:
+                continue
+            sums.append(sum(scores))
+            counts.append(len(scores))
+            alone = scores[0] if self.per_edit else self.first(cf, evidence)
+            if alone is not None:
+                first.append(alone)
+        total = sum(counts)
+        drawn = resamples > 0
+        return Score(
+            mean(first),
+            sum(sums) / total if total else None,
+            total,
+            interval(first, resamples=resamples, seed=seed) if drawn else None,
+            interval(sums, counts, resamples=resamples, seed=seed) if drawn else None,
+        )
 
-    def show(self, value: float | None) -> str:
-        """Return a value as a table shows it."""
+    def show(self, value: float | None, bounds: Interval | None = None) -> str:
+        """Return a value as a table shows it, with its interval if there is one."""
         if value is None:
             return "-"
-        return f"{100 * value:.1f}" if self.percent else f"{value:.2f}"
+        factor, digits = (100.0, 1) if self.percent else (1.0, 2)
+        text = f"{factor * value:.{digits}f}"
+        return text if bounds is None else f"{text} {show_interval(bounds, factor=factor, digits=digits)}"
 
 
 METRICS: Registry[type[Metric]] = Registry("metric", "partswap.metrics")
 
 
 def score_all(
-    explained: Sequence[tuple[Counterfactual, Evidence]], names: Sequence[str] | None = None
+    explained: Sequence[tuple[Counterfactual, Evidence]],
+    names: Sequence[str] | None = None,
+    *,
+    resamples: int = 0,
+    seed: int = 0,
 ) -> dict[str, Score]:
-    """Return the scores of many explanations under the named metrics (all of them by default)."""
-    return {name: METRICS.get(name)().compute(explained) for name in names or METRICS.names()}
+    """Return the scores of many explanations under the named metrics (all of them by default).
+
+    `resamples` is how often explanations are drawn for 95 % intervals (1000 is usual); 0 leaves them out.
+    """
+    return {
+        name: METRICS.get(name)().compute(explained, resamples=resamples, seed=seed)
+        for name in names or METRICS.names()
+    }

@@ -13,6 +13,7 @@ class Edits(Metric):
     title = "#Edits"
     percent = False
     per_edit = False
+    single = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the number of edits, nothing if the decision did not flip."""

@@ -12,6 +12,7 @@ class FlipRate(Metric):
 
     title = "Flip rate"
     per_edit = False
+    single = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return 1 if the decision flipped, else 0."""

@@ -13,6 +13,7 @@ class Seconds(Metric):
     title = "Seconds"
     percent = False
     per_edit = False
+    single = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the seconds the search took."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -33,6 +34,20 @@ def same_label(query_labels: Tensor, distractor_labels: Tensor) -> Tensor:
     return (query_labels[:, None] == distractor_labels[None, :]) & (query_labels[:, None] >= 0)
 
 
+def shared_part(query_parts: Sequence[frozenset[str]], distractor_parts: Sequence[frozenset[str]]) -> Tensor:
+    """Return a mask ``(h*w, n*h*w)`` of pairs whose cells hold a common part; a cell without any matches nothing."""
+    known = {part: k for k, part in enumerate(sorted(frozenset().union(*query_parts, *distractor_parts)))}
+
+    def held(cells: Sequence[frozenset[str]]) -> Tensor:
+        table = torch.zeros(len(cells), max(1, len(known)))
+        for cell, parts in enumerate(cells):
+            for part in parts:
+                table[cell, known[part]] = 1
+        return table
+
+    return held(query_parts) @ held(distractor_parts).T > 0
+
+
 class Candidates:
     """The pairs still open to one list of edits.
 
@@ -46,28 +61,38 @@ class Candidates:
         Mask of the pairs a hard constraint lets through; None lets all through.
     device : torch.device
         Where masks are made.
+    relax : bool
+        Whether the pairs a hard constraint forbids come back once the others have run out.
     """
 
     def __init__(
-        self, shape: tuple[int, int], filtered: Tensor | None, allowed: Tensor | None, device: torch.device
+        self,
+        shape: tuple[int, int],
+        filtered: Tensor | None,
+        allowed: Tensor | None,
+        device: torch.device,
+        *,
+        relax: bool = False,
     ) -> None:
         self.shape = shape
         self.filtered = filtered
         self.allowed = allowed
         self.device = device
+        self.relax = relax
 
     def open(self, edits: tuple[tuple[int, int], ...]) -> Tensor:
         """Return the mask of pairs that use neither a query cell nor a distractor cell of `edits`.
 
         When what the prefilter let through has run out, what it had filtered out comes back; a hard constraint holds
-        to the end.
+        to the end, unless it may be relaxed.
         """
         free = torch.ones(self.shape, dtype=torch.bool, device=self.device)
         for i, j in edits:
             free[i, :] = False
             free[:, j] = False
         if self.allowed is not None:
-            free &= self.allowed
+            kept = free & self.allowed
+            free = kept if not self.relax or bool(kept.any()) else free
         if self.filtered is None:
             return free
         kept = free & self.filtered

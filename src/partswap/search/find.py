@@ -63,6 +63,7 @@ def find_counterfactual(
     max_edits: int | None = None,
     memory_mb: float = 1024,
     allowed: Tensor | None = None,
+    relax: bool = False,
 ) -> Counterfactual:
     """Find which cells of the query must be replaced by which cells of the distractors.
 
@@ -97,6 +98,8 @@ def find_counterfactual(
     allowed : Tensor, optional
         Mask ``(h*w, n*h*w)`` of pairs that may be swapped: a hard constraint (see `candidates.same_label`). When they
         run out, the search ends.
+    relax : bool
+        When the allowed pairs have run out, go on with the others instead.
 
     Returns
     -------
@@ -136,8 +139,11 @@ def find_counterfactual(
         target = class_index(target, prepared.logits.shape[1])
         before = first_step(prepared.logits[0], target)
         search = _Search(evaluator, target, likeness, lam, objective, screen, beam)
-        best, flipped = search.run(prepared, Candidates(pairs, filtered, allowed, query.device), limit)
+        best, flipped = search.run(prepared, Candidates(pairs, filtered, allowed, query.device, relax=relax), limit)
 
+    source: dict[str, Any] = {"partswap": __version__, "evaluator": evaluator.name}
+    if allowed is not None and relax:
+        source["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
     return Counterfactual(
         query_class=before.predicted,
         target=target,
@@ -151,7 +157,7 @@ def find_counterfactual(
             "lam": lam, "tau": tau, "objective": objective, "keep": keep, "screen": screen, "beam": beam,
             "max_edits": max_edits, "semantic": likeness is not None, "constrained": allowed is not None,
         },
-        source={"partswap": __version__, "evaluator": evaluator.name},
+        source=source,
         evaluations=search.evaluations,
         seconds=time.perf_counter() - started,
     )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Which part of a bird an attribute of CUB-200-2011 is about.
+
+Attributes are called ``has_<what>::<value>``. Those of the whole bird (size, shape, primary colour, upper and under
+parts) belong to no part. Patterns of the head name a place on it, each by its own value; what is left of them
+(plain, spotted, unique) is anywhere on the head and belongs to no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partswap.aviary import merge_sides
+from partswap.data.base import Attributes
+
+#: What an attribute's group begins with -> part.
+GROUPS = {
+    "has_back_": "back",
+    "has_bill_": "beak",
+    "has_belly_": "belly",
+    "has_breast_": "breast",
+    "has_crown_": "crown",
+    "has_eye_": "eye",
+    "has_forehead_": "forehead",
+    "has_leg_": "leg",
+    "has_nape_": "nape",
+    "has_tail_": "tail",
+    "has_throat_": "throat",
+    "has_under_tail_": "tail",
+    "has_upper_tail_": "tail",
+    "has_wing_": "wing",
+}
+#: Value of ``has_head_pattern`` -> part.
+HEAD_PATTERNS = {
+    "capped": "crown",
+    "crested": "crown",
+    "striped": "crown",
+    "eyebrow": "eye",
+    "eyeline": "eye",
+    "eyering": "eye",
+    "masked": "eye",
+    "malar": "throat",
+}
+
+
+def attribute_part(name: str) -> str | None:
+    """Return the part an attribute is about (left and right as one), None for what is about none.
+
+    Examples
+    --------
+    >>> attribute_part("has_upper_tail_color::blue"), attribute_part("has_size::small_(5_-_9_in)")
+    ('tail', None)
+    """
+    group, _, value = name.partition("::")
+    if group == "has_head_pattern":
+        return HEAD_PATTERNS.get(value)
+    return next((part for start, part in GROUPS.items() if f"{group}_".startswith(start)), None)
+
+
+class PartDifferences:
+    """In which parts any two classes differ, by their attributes.
+
+    A class has an attribute that more than half of its images have; a part differs when exactly one of the two classes
+    has one of the part's attributes.
+
+    Parameters
+    ----------
+    attributes : Attributes
+        Of all classes.
+    parts : sequence of str
+        The data set's parts; others are not told. Sides may be apart, both then differ.
+    """
+
+    def __init__(self, attributes: Attributes, parts: Sequence[str]) -> None:
+        self.present = attributes.present()
+        about = [attribute_part(name) for name in attributes.names]
+        self.columns: dict[str, NDArray[np.intp]] = {}
+        for part in parts:
+            columns = np.flatnonzero([a == merge_sides(part) for a in about])
+            if len(columns):
+                self.columns[part] = columns
+
+    def __call__(self, first: int, second: int) -> frozenset[str]:
+        """Return the parts in which two classes differ."""
+        different = self.present[first] != self.present[second]
+        return frozenset(part for part, columns in self.columns.items() if different[columns].any())

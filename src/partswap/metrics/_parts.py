@@ -1,0 +1,37 @@
+"""Which parts an explanation is about: what SCOUT's measures (Wang & Vasconcelos 2020) are made of."""
+
+from __future__ import annotations
+
+from partswap.counterfactual import Counterfactual
+from partswap.metrics.base import Evidence
+
+Parts = frozenset[str]
+
+
+def swapped_parts(cf: Counterfactual, evidence: Evidence) -> tuple[Parts, Parts] | None:
+    """Return the parts with a keypoint in the swapped cells of the query, and of the distractors.
+
+    None without edits, or if one of the images has no keypoints.
+    """
+    mine: set[str] = set()
+    theirs: set[str] = set()
+    for edit in cf.edits:
+        query, i, distractor, j = evidence.cells(edit, cf.grid)
+        if query.keypoints is None or distractor.keypoints is None:
+            return None
+        mine |= query.keypoints[i]
+        theirs |= distractor.keypoints[j]
+    return (frozenset(mine), frozenset(theirs)) if cf.edits else None
+
+
+def found_and_true(cf: Counterfactual, evidence: Evidence) -> tuple[Parts, Parts] | None:
+    """Return the parts of the swapped query cells, and those that could have been found: they differ and can be seen.
+
+    None where nothing could be found, so that precision and recall are over the same explanations.
+    """
+    swapped = swapped_parts(cf, evidence)
+    if swapped is None or evidence.differing is None or evidence.query.keypoints is None:
+        return None
+    visible = frozenset().union(*evidence.query.keypoints)
+    true = evidence.differing & visible
+    return (swapped[0], true) if true else None

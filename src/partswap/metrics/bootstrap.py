@@ -1,0 +1,78 @@
+"""How far to trust a mean: percentile bootstrap over explanations.
+
+The edits of one explanation belong together, so explanations are drawn, not edits; a mean over all edits is then a
+ratio of two sums. The draw depends on the seed and on how many explanations there are, so two methods that explained
+the same queries are drawn alike, and the difference of their `resampled` means is a paired one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from partswap.errors import SettingError
+
+#: How often explanations are drawn, where a number is asked for.
+RESAMPLES = 1000
+#: Draws held in memory at once.
+CHUNK = 2_000_000
+
+Interval = tuple[float, float]
+
+
+def resampled(
+    sums: ArrayLike, counts: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return ``sum(sums) / sum(counts)`` of explanations drawn with replacement, ``(resamples,)``.
+
+    Parameters
+    ----------
+    sums : array
+        Sum of the scores of each explanation.
+    counts : array, optional
+        How many scores each sum is of; one by default. A draw without any score gives NaN.
+    """
+    if resamples < 1:
+        raise SettingError(f"resamples is {resamples}.", "Use at least 1; 1000 is usual.")
+    top = np.asarray(sums, np.float64)
+    bottom = None if counts is None else np.asarray(counts, np.float64)
+    rng = np.random.default_rng(seed)
+    rows = max(1, CHUNK // max(1, len(top)))
+    parts = []
+    for start in range(0, resamples, rows):
+        drawn = rng.integers(len(top), size=(min(rows, resamples - start), len(top)), dtype=np.int32)
+        if bottom is None:
+            parts.append(top[drawn].mean(1))
+            continue
+        total = bottom[drawn].sum(1)
+        parts.append(np.divide(top[drawn].sum(1), total, out=np.full(len(drawn), np.nan), where=total > 0))
+    return np.concatenate(parts)
+
+
+def interval(
+    sums: ArrayLike,
+    counts: ArrayLike | None = None,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval | None:
+    """Return the percentile interval of the mean, None where fewer than two explanations say something."""
+    if len(np.atleast_1d(sums)) < 2:
+        return None
+    low, high = np.nanquantile(
+        resampled(sums, counts, resamples=resamples, seed=seed), [(1 - level) / 2, (1 + level) / 2]
+    )
+    return float(low), float(high)
+
+
+def show_interval(bounds: Interval | None, *, factor: float = 1.0, digits: int = 1) -> str:
+    """Return an interval as a table shows it."""
+    return "-" if bounds is None else f"[{factor * bounds[0]:.{digits}f}, {factor * bounds[1]:.{digits}f}]"
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Return the mean, None of nothing."""
+    return sum(values) / len(values) if values else None

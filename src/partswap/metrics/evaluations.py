@@ -1,0 +1,20 @@
+"""Evaluations: how often does the head run for an explanation?"""
+
+from __future__ import annotations
+
+from partswap.counterfactual import Counterfactual
+from partswap.metrics.base import METRICS, Evidence, Metric
+
+
+@METRICS.register("evaluations")
+class Evaluations(Metric):
+    """Edited grids the head was evaluated on, per explanation: what a search costs on any machine."""
+
+    title = "Evaluations"
+    percent = False
+    per_edit = False
+    single = False
+
+    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
+        """Return how many grids were evaluated, nothing if nobody counted."""
+        return [float(cf.evaluations)] if cf.evaluations else None

@@ -1,0 +1,26 @@
+"""Part precision: are the swapped parts ones in which the two classes truly differ?"""
+
+from __future__ import annotations
+
+from partswap.counterfactual import Counterfactual
+from partswap.metrics._parts import found_and_true
+from partswap.metrics.base import METRICS, Evidence, Metric
+
+
+@METRICS.register("part_precision")
+class PartPrecision(Metric):
+    """Share of the parts in the swapped query cells in which the two classes truly differ; without any part, 0.
+
+    Left out where no part that differs can be seen in the query.
+    """
+
+    title = "Part precision"
+    per_edit = False
+
+    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
+        """Return the precision."""
+        known = found_and_true(cf, evidence)
+        if known is None:
+            return None
+        found, true = known
+        return [len(found & true) / len(found) if found else 0.0]
