@@ -45,7 +45,9 @@ def _command(name: str) -> Callable[..., None]:
         distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 20,
         queries: Annotated[int | None, typer.Option(help="Explain only so many images, drawn at random.")] = None,
         out: Annotated[Path, typer.Option(help="Folder for the table and figures.")] = Path("out/paper"),
-        runs: Annotated[Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")] = None,
+        runs: Annotated[
+            Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")
+        ] = None,
         workers: Annotated[int | None, typer.Option(help="Processes; one per core if not given.")] = None,
         precision: PrecisionOption = "auto",
         cache: Cache = None,

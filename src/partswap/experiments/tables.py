@@ -13,7 +13,6 @@ from rich import box
 from rich.table import Table
 
 
-
 class Measured(NamedTuple):
     """A number with its 95 % confidence interval."""
 

@@ -35,7 +35,7 @@ PUBLISHED = {
 
 @PAPER.register("auxiliary")
 def auxiliary(lab: Lab) -> Result:
-    """Return each auxiliary's Same-KP with one distractor, and its part clustering accuracy, with pictures of clusters."""
+    """Return each auxiliary's Same-KP with one distractor, its part clustering accuracy, and pictures of its clusters."""
     if not lab.auxiliaries:
         raise SettingError("there is no auxiliary to compare.", "Pass some: --auxiliary NAME, several times.")
     setting = lab.setting

@@ -25,5 +25,15 @@ def components(lab: Lab) -> Result:
         scores = lab.scores(method, settings, **({} if many else {"distractors": 1}))
         numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "seconds", "edits")]
         rows.append([str(number), semantic, many, extra, *numbers, published if comparable else None])
-    columns = ["row", "semantic loss", "distractors", "filter", "Near-KP", "Same-KP", "seconds", "#Edits", "paper (V-100)"]
+    columns = [
+        "row",
+        "semantic loss",
+        "distractors",
+        "filter",
+        "Near-KP",
+        "Same-KP",
+        "seconds",
+        "#Edits",
+        "paper (V-100)",
+    ]
     return Result(ResultTable("Effect of the components, all edits", columns, rows, lab.note(), digits=2))

@@ -52,5 +52,6 @@ def cost(lab: Lab) -> Result:
             published = PUBLISHED.get(way) if vgg and count == 1 else None
             rows.append([count, way, macs / 1e9, (macs - both) / 1e9 if way != "semantic term" else None, published])
     columns = ["distractors", "way", "1e9 multiply-adds", "without the features", "paper"]
-    note = f"{setting.classifier.architecture} cut at {split.layer}: features {features / 1e9:.2f}e9, head {whole / 1e9:.3f}e9."
+    where = f"{setting.classifier.architecture} cut at {split.layer}"
+    note = f"{where}: features {features / 1e9:.2f}e9, head {whole / 1e9:.3f}e9."
     return Result(ResultTable("Multiply-adds of one edit", columns, rows, note, digits=2))

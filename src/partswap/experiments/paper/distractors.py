@@ -27,7 +27,11 @@ def distractors(lab: Lab) -> Result:
             numbers = [cell(scores, m) for m in ("near_kp", "same_kp", "edits", "seconds", "evaluations")]
             rows.append([title, n, *numbers])
         for axis, metric, factor, label in zip(
-            axes, ("seconds", "same_kp", "edits"), (1, 100, 1), ("seconds per explanation", "Same-KP, %", "edits"), strict=True
+            axes,
+            ("seconds", "same_kp", "edits"),
+            (1, 100, 1),
+            ("seconds per explanation", "Same-KP, %", "edits"),
+            strict=True,
         ):
             axis.plot(counts, [factor * (s[metric].all or 0) for s in found], "o-", color=colour, label=title)
             axis.set_xlabel("distractors")

@@ -36,7 +36,7 @@ def hard_soft(lab: Lab) -> Result:
 
 
 def _hard(lab: Lab, *, parts: bool) -> dict[str, Score]:
-    """Explain under the hard constraint; centroids are fitted on the whole split, so it is done here and not in a run."""
+    """Explain under the hard constraint: here and not in a run, since centroids are fitted on the whole split."""
     setting = lab.setting
     tasks = plan_tasks(setting.encodings, distractors=1, seed=lab.config.seed).first(
         lab.config.queries, seed=lab.config.seed

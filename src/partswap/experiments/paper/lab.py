@@ -88,7 +88,10 @@ class Lab:
         """Return the metrics of a run."""
         made = self.run(method, settings, **changes)
         found = read_json(made.folder / "metrics.json")[method]
-        return {name: Score(**{k: tuple(v) if isinstance(v, list) else v for k, v in score.items()}) for name, score in found.items()}
+        return {
+            name: Score(**{k: tuple(v) if isinstance(v, list) else v for k, v in score.items()})
+            for name, score in found.items()
+        }
 
     def note(self, *, distractors: bool = True) -> str:
         """Return what every table says about its setting."""
@@ -97,7 +100,7 @@ class Lab:
         auxiliary = f", auxiliary {made.auxiliary.name}" if made.auxiliary else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
-            f"{images} {self.config.data} {self.config.split} ({len(made.data)} images, {len(made.data.classes)} classes); "
+            f"{images} {self.config.data} {self.config.split} ({len(made.data)}, {len(made.data.classes)} classes); "
             f"{made.classifier.architecture} cut at {made.explainer.split.layer}{auxiliary}{many}. "
             "± is half of the 95 % bootstrap interval."
         )

@@ -41,7 +41,7 @@ def temperature(lab: Lab) -> Result:
 
 
 def dominated(theirs: Sequence[Point], ours: Sequence[Point]) -> tuple[int, int]:
-    """Return for how many of their points we have one with no lower Same-KP and no more edits, and how many they have."""
+    """Return for how many of their points ours has one with no lower Same-KP and no more edits, and how many there are."""
     beaten = sum(any(q.same_kp >= p.same_kp and q.edits <= p.edits for q in ours) for p in theirs)
     return beaten, len(theirs)
 
@@ -71,8 +71,9 @@ def _pareto(points: dict[str, list[Point]]) -> Figure:
         for number, tau in enumerate(TAUS):
             line = sorted((p for p in mine if p.tau == tau), key=lambda p: p.lam)
             style = ("-", "--", ":")[number]
-            axis.plot([p.edits for p in line], [100 * p.same_kp for p in line], f"o{style}", color=COLOURS[method], ms=4,
-                      label=f"{TITLES[method]}, tau = {tau:g}")  # fmt: skip
+            label = f"{TITLES[method]}, tau = {tau:g}"
+            x, y = [p.edits for p in line], [100 * p.same_kp for p in line]
+            axis.plot(x, y, f"o{style}", color=COLOURS[method], ms=4, label=label)
     axis.set_xlabel("edits until the decision flips (fewer is better)")
     axis.set_ylabel("Same-KP, all edits, % (more is better)")
     axis.spines[["top", "right"]].set_visible(False)
