@@ -35,7 +35,7 @@ PUBLISHED = {
 
 @PAPER.register("auxiliary")
 def auxiliary(lab: Lab) -> Result:
-    """Return each auxiliary's Same-KP with one distractor, its part clustering accuracy, and pictures of its clusters."""
+    """Return each auxiliary's Same-KP with one distractor, its clustering accuracy, and pictures of clusters."""
     if not lab.auxiliaries:
         raise SettingError("there is no auxiliary to compare.", "Pass some: --auxiliary NAME, several times.")
     setting = lab.setting

@@ -41,7 +41,7 @@ def temperature(lab: Lab) -> Result:
 
 
 def dominated(theirs: Sequence[Point], ours: Sequence[Point]) -> tuple[int, int]:
-    """Return for how many of their points ours has one with no lower Same-KP and no more edits, and how many there are."""
+    """Return for how many of their points ours has one no worse in Same-KP and edits, and how many there are."""
     beaten = sum(any(q.same_kp >= p.same_kp and q.edits <= p.edits for q in ours) for p in theirs)
     return beaten, len(theirs)
 
@@ -50,7 +50,7 @@ def _sweep(points: Sequence[Point]) -> Figure:
     """Same-KP and number of edits against lam, one line per temperature, as in the paper."""
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for colour, tau in zip(("#4477aa", "#228833", "#ee6677"), TAUS, strict=True):
+    for colour, tau in zip(("#4477aa", "#228833", "#ee6677"), TAUS, strict=False):
         line = sorted((p for p in points if p.tau == tau), key=lambda p: p.lam)
         left.plot([p.lam for p in line], [100 * p.same_kp for p in line], "o-", color=colour, label=f"tau = {tau:g}")
         right.plot([p.lam for p in line], [p.edits for p in line], "o-", color=colour, label=f"tau = {tau:g}")
