@@ -12,7 +12,7 @@ from partswap.experiments.paper.lab import PAPER
 from partswap.experiments.tables import Measured, ResultTable
 from partswap.experiments.tune import Point
 
-#: How many rows each table has on the aviary (no attributes, three places to cut).
+#: How many rows each table has on the aviary (no attributes, two places to cut).
 ROWS = {
     "sota": 7,
     "components": 6,
@@ -22,7 +22,7 @@ ROWS = {
     "foreground": 3,
     "hard-soft": 4,
     "prefilter": 6,
-    "layers": 3,
+    "layers": 2,
     "distractors": 4,
     "cost": 10,
 }
