@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import nn
+
+if TYPE_CHECKING:
+    from partswap.experiments.config import RunConfig
 
 # Tests run many tiny operations, for which a second thread only waits; on a busy machine it waits very long.
 torch.set_num_threads(1)
@@ -31,6 +35,31 @@ def chromium() -> str:
         if found := shutil.which(name):
             return found
     pytest.skip("no Chromium on this machine")
+
+
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """The settings of a small run that was made without interruption; its folder is ``whole_run.out``."""
+    from partswap.experiments.config import RunConfig
+    from partswap.experiments.runs import run
+
+    folder = tmp_path_factory.mktemp("run")
+    config = RunConfig(
+        data="aviary",
+        model="aviary:vgg",
+        auxiliary="aviary",
+        options={"per_class": 2},
+        methods=("goyal", "paper"),
+        settings={"goyal": {"max_edits": 2}, "paper": {"max_edits": 3}},
+        distractors=2,
+        queries=11,
+        shard=1,
+        cache=folder / "cache",
+        out=folder / "whole",
+        workers=1,
+    )
+    run(config)
+    return config
 
 
 def make_head(kind: str, channels: int, classes: int, cells: int = 49, hidden: int = 48) -> nn.Module:

@@ -31,7 +31,9 @@ EDITS = pa.schema(
         pa.field("edits", pa.int32(), nullable=False),
         pa.field("flipped", pa.bool_(), nullable=False),
         pa.field("evaluations", pa.int64(), nullable=False),
-        pa.field("evaluator", pa.string(), nullable=False),
+        pa.field("evaluator", pa.string()),
+        # What a method tells of this explanation only, as JSON; null where it is like the first of the file.
+        pa.field("extra", pa.string()),
         pa.field("step", pa.int32(), nullable=False),
         # An explanation without any edit has one row, step 0, in which these are null.
         pa.field("query_cell", pa.int32()),
@@ -50,8 +52,8 @@ TIMINGS = pa.schema(
     ]
 )
 _EDIT = ("query_cell", "distractor", "distractor_cell", "probability", "predicted", "objective")
-#: Parts of `Counterfactual.source` that all explanations of a method share.
-_SHARED = ("partswap", "model", "layer", "auxiliary")
+#: Parts of `Counterfactual.source` that columns tell; the others are usually the same for a whole method.
+_TOLD = ("evaluator", "query", "distractors", "distractor_indices", "class_names")
 
 
 def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual], names: Sequence[str]) -> pa.Table:
@@ -65,12 +67,15 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
         One task, counterfactual and image name per explanation.
     """
     rows: list[dict[str, Any]] = []
+    shared = _manner(found[0])
     for number, (task, cf, name) in enumerate(zip(tasks, found, names, strict=True), start):
         donors = list(task.distractors[: cf.distractors])
+        extra = {name: value for name, value in _manner(cf).items() if value != shared[name]}
         common = {
             "task": number, "query": task.query, "name": name, "query_class": cf.query_class, "target": cf.target,
             "distractors": donors, "before": cf.before.probability, "edits": len(cf.edits), "flipped": cf.flipped,
-            "evaluations": cf.evaluations, "evaluator": cf.source["evaluator"],
+            "evaluations": cf.evaluations, "evaluator": cf.source.get("evaluator"),
+            "extra": json.dumps(extra, sort_keys=True) if extra else None,
         }  # fmt: skip
         for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
             own = (edit.query_cell, donors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
@@ -78,15 +83,14 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
             rows.append({**common, "step": step, **dict(zip(_EDIT, values, strict=True))})
         if not cf.edits:
             rows.append({**common, "step": 0, **dict.fromkeys(_EDIT)})
-    first = found[0]
-    about = {
-        "version": SCHEMA_VERSION,
-        "method": first.method,
-        "grid": list(first.grid),
-        "settings": dict(first.settings),
-        "source": {name: first.source[name] for name in _SHARED},
-    }
+    about = {"version": SCHEMA_VERSION, "method": found[0].method, "grid": list(found[0].grid), **shared}
     return pa.Table.from_pylist(rows, EDITS.with_metadata({"partswap": json.dumps(about, sort_keys=True)}))
+
+
+def _manner(cf: Counterfactual) -> dict[str, dict[str, Any]]:
+    """Return how a counterfactual was found."""
+    source = {name: value for name, value in cf.source.items() if name not in _TOLD}
+    return {"settings": dict(cf.settings), "source": source}
 
 
 def timings_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual]) -> pa.Table:
@@ -127,10 +131,11 @@ def _explanation(
         image = donors.index(row["distractor"])
         edits.append(Edit(row["query_cell"], image * grid.cells + row["distractor_cell"], image))
         trace.append(Step(row["probability"], row["predicted"], row["objective"]))
+    manner = {**about, **json.loads(first["extra"] or "{}")}
     named = {first["query_class"], first["target"], *(step.predicted for step in trace)}
     source = {
-        **about["source"],
-        "evaluator": first["evaluator"],
+        **manner["source"],
+        **({} if first["evaluator"] is None else {"evaluator": first["evaluator"]}),
         "query": str(first["query"]),
         "distractors": [str(index) for index in donors],
         "distractor_indices": list(range(len(donors))),
@@ -139,7 +144,7 @@ def _explanation(
     found = Counterfactual(
         query_class=first["query_class"], target=first["target"], grid=grid, distractors=len(donors),
         edits=tuple(edits), before=Step(first["before"], first["query_class"]), trace=tuple(trace),
-        flipped=first["flipped"], method=about["method"], settings=about["settings"], source=source,
+        flipped=first["flipped"], method=about["method"], settings=manner["settings"], source=source,
         evaluations=first["evaluations"],
     )  # fmt: skip
     return Task(first["query"], first["target"], tuple(donors)), found

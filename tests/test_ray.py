@@ -1,0 +1,57 @@
+"""The same run on a Ray cluster, one machine of which is lost."""
+
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from partswap.errors import MissingDependencyError
+from partswap.experiments.on_ray import explain_on_ray
+from partswap.experiments.runs import run
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'partswap\[ray\]'"):
+        next(explain_on_ray(None, []))
+
+
+@pytest.mark.slow
+def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path):
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    arguments = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 200 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args=arguments)
+    try:
+        lost = cluster.add_node(num_cpus=1, object_store_memory=200 * 2**20)
+        cluster.wait_for_nodes()
+        out = tmp_path / "ray"
+        done_at_loss = []
+
+        def lose():
+            # In the middle: some shards are done, and both machines are at work.
+            while len(found := list(out.glob("edits/*/*.parquet"))) < 3 and len(done_at_loss) == 0:
+                time.sleep(0.01)
+            if not done_at_loss:
+                done_at_loss.append(len(found))
+                cluster.remove_node(lost, allow_graceful=False)
+
+        thread = threading.Thread(target=lose)
+        thread.start()
+        try:
+            made = run(replace(whole_run, out=out, on="ray", address=cluster.address))
+        finally:
+            if not done_at_loss:
+                done_at_loss.append(-1)
+            thread.join()
+        assert 3 <= done_at_loss[0] < len(made.shards())
+        assert contents(out / "edits") == contents(whole_run.out / "edits")
+    finally:
+        cluster.shutdown()
