@@ -46,7 +46,7 @@ def sanity(
     layer: Layer = None,
     auxiliary: AuxiliaryOption = None,
     method: MethodOption = "partswap",
-    which: Annotated[list[str] | None, typer.Option(help="Weights to shuffle: head, all; repeat the flag.")] = None,
+    which: Annotated[list[str] | None, typer.Option(help="Weights to randomise: head, all; repeat the flag.")] = None,
     queries: Queries = 100,
     distractors: Distractors = 5,
     out: Out = None,
@@ -55,7 +55,7 @@ def sanity(
     seed: Seed = 0,
     threads: Threads = None,
 ) -> None:
-    """Shuffle the model's weights: explanations that do not change are not about the model."""
+    """Randomise the model's weights: explanations that do not change are not about the model."""
     from partswap.experiments.sanity import DEPTHS, check_sanity, sanity_table
     from partswap.progress import bars
 

@@ -1,6 +1,6 @@
 """Do explanations depend on the model, and do they hold still?
 
-- Weight randomisation (Adebayo et al. 2018): explain the same queries with a network whose weights are shuffled. An
+- Weight randomisation (Adebayo et al. 2018): explain the same queries with a network whose weights are random. An
   explanation that hardly changes is not about the network.
 - Stability: explain the same query shifted by some pixels. An explanation that jumps is not about the bird.
 """
@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -34,7 +35,7 @@ DEPTHS = ("head", "all")
 
 @dataclass(frozen=True)
 class Randomised:
-    """How explanations change when weights are shuffled.
+    """How explanations change when weights are random.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ def check_sanity(
     seed: int = 0,
     track: Track = no_progress,
 ) -> list[Randomised]:
-    """Explain the same queries with the network and with shuffled copies of it.
+    """Explain the same queries with the network and with randomised copies of it.
 
     The copy may use as many edits as the network itself needed, so that both swap about the same number of cells. It
     gets the same queries, distractors, targets and auxiliary grids.
@@ -102,7 +103,7 @@ def check_sanity(
     found = []
     for name in which:
         explainer = Explainer(
-            shuffled(setting.classifier.model, weights_of(setting, name), seed=seed),
+            randomise(setting.classifier.model, weights_of(setting, name), seed=seed),
             setting.explainer.split.layer,
             method=chosen,
             preprocess=setting.classifier.preprocess,
@@ -179,7 +180,7 @@ def sanity_table(rows: Sequence[Randomised], note: str = "") -> ResultTable:
         for r in rows
     ]  # fmt: skip
     columns = ["randomised", "same cells, %", "by chance, %", "rank correlation", "queries", "skipped"]
-    return ResultTable("Explanations of a network with shuffled weights", columns, cells, note)
+    return ResultTable("Explanations of a network with random weights", columns, cells, note)
 
 
 def stability_table(rows: Sequence[Stability], note: str = "") -> ResultTable:
@@ -212,19 +213,35 @@ def weights_of(setting: Setting, which: str) -> set[str]:
     return found
 
 
-def shuffled(model: nn.Module, names: Collection[str], *, seed: int = 0) -> nn.Module:
-    """Return a copy of a network in which the entries of each named parameter are shuffled.
+def randomise(model: nn.Module, names: set[str], *, seed: int = 0) -> nn.Module:
+    """Return a copy of a network in which the named parameters start anew.
 
-    Shuffling keeps the scale of every layer whatever the network is made of, and nothing of what was learned.
+    Linear and convolutional layers get He's normal weights, which keep signals alive through any depth; norms forget
+    what they learned, statistics too, for those are of the old weights; entries of anything else are shuffled.
     """
     twin = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for name, parameter in twin.named_parameters():
-            if name in names:
-                order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
-                parameter.copy_(parameter.flatten()[order].view_as(parameter))
+        for prefix, module in twin.named_modules():
+            own = {f"{prefix}.{name}".lstrip("."): p for name, p in module.named_parameters(recurse=False)}
+            if isinstance(module, nn.modules.batchnorm._NormBase | nn.GroupNorm | nn.LayerNorm) and names & own.keys():
+                module.reset_parameters()
+                continue
+            weighted = isinstance(module, nn.Linear | nn.modules.conv._ConvNd)
+            for name in sorted(names & own.keys()):
+                _start_anew(own[name], weighted, generator)
     return twin
+
+
+def _start_anew(parameter: nn.Parameter, weighted: bool, generator: torch.Generator) -> None:
+    if weighted and parameter.ndim == 1:
+        parameter.zero_()
+    elif weighted:
+        spread = math.sqrt(2 / parameter[0].numel())
+        parameter.copy_(spread * torch.randn(parameter.shape, generator=generator))
+    else:
+        order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+        parameter.copy_(parameter.flatten()[order].view_as(parameter))
 
 
 def first_order(explainer: Explainer, query: Encoded, donors: Encoded, target: int) -> Tensor:
