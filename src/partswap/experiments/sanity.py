@@ -69,7 +69,7 @@ class Stability:
     iou : Estimate
         Intersection over union of the swapped query cells, moved back.
     same_first : Estimate
-        How often the first edit is in the same place.
+        How often the first edit (of those that stay in the picture) is in the same place.
     changed, shifts : int
         After how many of the shifts the model says another class; those are left out.
     """
@@ -311,7 +311,7 @@ def shift(canvas: Image.Image, right: int, down: int) -> Image.Image:
 def compare_shifted(
     before: Sequence[int], after: Sequence[int], move: tuple[int, int], grid: GridShape, size: int
 ) -> tuple[float, bool] | None:
-    """Return the intersection over union of cells before and after a shift, and whether the first is the same.
+    """Return the intersection over union of cells before and after a shift, and whether the first left is the same.
 
     A cell of the shifted image is moved back by its centre. Cells that the shift brings in or pushes out are not
     compared; None if no others are left.
