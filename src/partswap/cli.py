@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from partswap import cli_data, cli_paper, cli_run, cli_train
+from partswap import cli_check, cli_data, cli_paper, cli_run, cli_train
 from partswap._version import __version__
 from partswap.errors import PartswapError, SettingError
 
@@ -28,6 +28,7 @@ app.add_typer(cli_train.train_app, name="train")
 app.command()(cli_train.tune)
 app.add_typer(cli_paper.paper_app, name="paper")
 cli_run.add_to(app)
+app.add_typer(cli_check.check_app, name="check")
 console = Console()
 
 
@@ -116,7 +117,7 @@ def explain(
     auxiliary_layer: Annotated[
         str | None, typer.Option(help="Its layer; the last before the pooling if not given.")
     ] = None,
-    method: Annotated[str, typer.Option(help="goyal, paper or partswap.")] = "partswap",
+    method: Annotated[str, typer.Option(help="goyal, scout, hard, paper or partswap.")] = "partswap",
     target: Annotated[
         int | None, typer.Option(help="Class the model should say; its second guess if not given.")
     ] = None,

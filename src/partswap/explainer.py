@@ -117,7 +117,7 @@ class Explainer:
         self.model_name = type(model).__name__
         self.device = device
         self.auxiliary = self._auxiliary(auxiliary, model)
-        self.method = self._method(method)
+        self.method = self.resolve_method(method)
         self.class_names = list(class_names) if class_names is not None else None
         self.batch_size = batch_size
         self._plan: HeadPlan | None = None
@@ -173,7 +173,7 @@ class Explainer:
                 )
             donors = donors.select(right)
         found = self.method.explain(
-            self._head(encoded),
+            self.head_for(encoded),
             encoded.grids[0],
             donors.grids,
             aim,
@@ -230,6 +230,23 @@ class Explainer:
             [str(image) if isinstance(image, str) or hasattr(image, "__fspath__") else "" for image in images],
         )
 
+    def head_for(self, query: Encoded) -> nn.Module | HeadPlan:
+        """Return the head for one query; it is looked at once if it is the same for all."""
+        if query.contexts is not None:
+            return self.split.head.bind(query.contexts)
+        if self._plan is None:
+            self._plan = HeadPlan(self.split.head.bind(), self.split.grid)
+        return self._plan
+
+    def resolve_method(self, method: str | Method) -> Method:
+        """Return the method; one given by name uses the temperature that suits the auxiliary."""
+        if not isinstance(method, str):
+            return method
+        made = METHODS.get(method)()
+        if self.auxiliary is not None and any(f.name == "tau" for f in fields(made)):
+            return replace(made, tau=self.auxiliary.tau)  # type: ignore[call-arg]
+        return made
+
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _auxiliary(self, auxiliary: str | Auxiliary | nn.Module | None, model: nn.Module) -> Auxiliary | None:
@@ -243,23 +260,6 @@ class Explainer:
         if isinstance(auxiliary, nn.Module):
             return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
         return auxiliary
-
-    def _head(self, query: Encoded) -> nn.Module | HeadPlan:
-        """Return the head for one query; it is looked at once if it is the same for all."""
-        if query.contexts is not None:
-            return self.split.head.bind(query.contexts)
-        if self._plan is None:
-            self._plan = HeadPlan(self.split.head.bind(), self.split.grid)
-        return self._plan
-
-    def _method(self, method: str | Method) -> Method:
-        """Return the method; one given by name uses the temperature that suits the auxiliary."""
-        if not isinstance(method, str):
-            return method
-        made = METHODS.get(method)()
-        if self.auxiliary is not None and any(f.name == "tau" for f in fields(made)):
-            return replace(made, tau=self.auxiliary.tau)  # type: ignore[call-arg]
-        return made
 
     def _target(self, logits: Tensor, target: int | str | None) -> int:
         if target is None:

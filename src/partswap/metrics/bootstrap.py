@@ -8,6 +8,7 @@ the same queries are drawn alike, and the difference of their `resampled` means 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,3 +77,34 @@ def show_interval(bounds: Interval | None, *, factor: float = 1.0, digits: int =
 def mean(values: Sequence[float]) -> float | None:
     """Return the mean, None of nothing."""
     return sum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over explanations and where it lies with 95 % confidence.
+
+    Attributes
+    ----------
+    mean : float or None
+        None of nothing.
+    interval : tuple of float or None
+        None where fewer than two explanations say something.
+    count : int
+        How many did.
+    """
+
+    mean: float | None
+    interval: Interval | None
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+        """Return the estimate from one value per explanation."""
+        return cls(mean(values), interval(values, resamples=resamples, seed=seed), len(values))
+
+    def show(self, *, factor: float = 1.0, digits: int = 1) -> str:
+        """Return it as a table shows it."""
+        if self.mean is None:
+            return "-"
+        text = f"{factor * self.mean:.{digits}f}"
+        return text if self.interval is None else f"{text} {show_interval(self.interval, factor=factor, digits=digits)}"
