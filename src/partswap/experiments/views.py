@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Views:
 
 
 class FrozenViews:
-    """The output of a frozen trunk for some views of every image, on disk.
+    """The output of a frozen trunk for some views of every image, on disk, one store per view.
 
     Parameters
     ----------
@@ -78,39 +79,40 @@ class FrozenViews:
         precision: str = "float32",
         track: Track = no_progress,
     ) -> None:
-        self.views, self.count = views, count
-        images = len(views.data)
+        self.views, self.split, self.precision = views, split, precision
+        self._device = next((p.device for p in split.features.parameters()), torch.device("cpu"))
         key = {
-            "what": "views behind a frozen trunk",
+            "what": "a view behind a frozen trunk",
             "data": views.data.fingerprint(),
             "split": views.data.split,
             "trunk": model_fingerprint(split.features),
             "layer": split.layer,
-            "preprocess": repr(views.preprocess),
-            "views": [count, views.seed, repr(views.random)] if count > 1 else [1],
             "precision": precision,
         }
-        store = Store(cache or default_cache(), f"trunk-{split.layer}", key, images * count)
-        device = next((p.device for p in split.features.parameters()), torch.device("cpu"))
+        self.arrays = [self._view(number, key, cache or default_cache(), track) for number in range(count)]
 
-        def compute(inputs: Tensor) -> dict[str, Tensor]:
-            with autocast(precision, device):
-                grids = split.features(inputs.to(device))
-            context = getattr(grids, "context", None)
-            out = {"grids": halved(grids, "the frozen trunk")}
-            return out if context is None else {**out, "contexts": halved(context, "the frozen trunk")}
+    def rows(self, images: Sequence[int], numbers: Sequence[int]) -> tuple[Tensor, ...]:
+        """Return the trunk's output for one view of each of some images, single precision."""
+        kept = [[array[i] for array in self.arrays[v]] for i, v in zip(images, numbers, strict=True)]
+        return tuple(torch.from_numpy(np.stack(rows).astype(np.float32)) for rows in zip(*kept, strict=True))
 
-        def read(row: int) -> Tensor:
-            return views.tensor(row % images, row // images)
+    def _view(self, number: int, key: Mapping[str, Any], cache: Path, track: Track) -> list[NDArray[np.float16]]:
+        views = self.views
+        # Random views do not depend on the geometry of the test-time one.
+        usual = views.preprocess if number == 0 else replace(views.preprocess, resize=None)
+        which = [number, *([] if number == 0 else [views.seed, repr(views.random)])]
+        full = {**key, "preprocess": repr(usual), "view": which}
+        store = Store(cache, f"trunk-{self.split.layer}-{number}", full, len(views.data))
+        title = f"{self.split.layer} {views.data.split} {number}"
+        fill(store, lambda index: views.tensor(index, number), self._compute, title, track)
+        return [store.array(name) for name in ("grids", "contexts") if name in store.names]
 
-        fill(store, read, compute, f"{split.layer} {views.data.split}", track)
-        self.arrays: list[NDArray[np.float16]] = [
-            store.array(name) for name in ("grids", "contexts") if name in store.names
-        ]
-
-    def rows(self, rows: Sequence[int]) -> tuple[Tensor, ...]:
-        """Return the trunk's output for rows ``view * images + image``, single precision."""
-        return tuple(torch.from_numpy(np.stack([array[r] for r in rows]).astype(np.float32)) for array in self.arrays)
+    def _compute(self, inputs: Tensor) -> dict[str, Tensor]:
+        with autocast(self.precision, self._device):
+            grids = self.split.features(inputs.to(self._device))
+        context = getattr(grids, "context", None)
+        out = {"grids": halved(grids, "the frozen trunk")}
+        return out if context is None else {**out, "contexts": halved(context, "the frozen trunk")}
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class Feed:
         for step, chosen in enumerate(chunks, first):
             rng = np.random.default_rng((self.seed, 3, epoch, step))
             numbers = [int(v) for v in rng.integers(self.count, size=len(chosen))]
-            kept = frozen.rows([v * len(data) + i for v, i in zip(numbers, chosen, strict=True)])
+            kept = frozen.rows(chosen, numbers)
             # Tokens beside the grid know left from right, and a mirrored grid would contradict them.
             flipped = torch.from_numpy(rng.random(len(chosen)) < 0.5) & (len(kept) == 1)
             kept[0][flipped] = kept[0][flipped].flip(3)
@@ -199,7 +201,7 @@ class Feed:
             inputs: Iterator[tuple[Tensor, ...]] = ((x,) for x in prefetch(chunks, lambda i: views.tensor(i, 0)))
         else:
             frozen = self._behind(data, 1)
-            inputs = (frozen.rows(chunk) for chunk in chunks)
+            inputs = (frozen.rows(chunk, [0] * len(chunk)) for chunk in chunks)
         for chunk, given in zip(chunks, inputs, strict=True):
             yield Meal(given, chunk, [0] * len(chunk), torch.zeros(len(chunk), dtype=torch.bool))
 
