@@ -56,7 +56,8 @@ def auxiliary(lab: Lab) -> Result:
         scores = score_all([(cf, setting.facts.evidence(task)) for task, cf in found], resamples=1000)
         clustered = [cluster_parts(encodings.aux, facts, k, seed=seed) for k in CLUSTERS]
         label = choice.name + (f" ({choice.layer})" if choice.layer else "")
-        figures[f"clusters-{label.replace(':', '-').replace(' ', '-').strip('()')}"] = draw_clusters(
+        picture = "-".join(["clusters", choice.name.replace(":", "-"), *([choice.layer] if choice.layer else [])])
+        figures[picture] = draw_clusters(
             setting.data, setting.classifier.preprocess, clustered[1], explainer.split.grid
         )
         numbers = [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
