@@ -15,7 +15,7 @@ demo: $(RUNTIME)  ## explain some birds, print a table, write out/demo/report.ht
 	$(BIN)/partswap demo
 
 test: $(DEVELOP) lint types browser  ## lint, types, tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(DEVELOP)  ## ruff
 	$(BIN)/ruff check .
