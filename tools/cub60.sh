@@ -46,12 +46,12 @@ vgg16=$!
     timed parts "$partswap" train parts --data cub --path "$cub" --arch resnet50_v1 \
         --start "$weights/resnet50_v1_imagenet.safetensors" --resize 224 --freeze layer3 --views 8 --epochs 8 \
         --lr 0.01 --schedule cosine --out "$out/parts"
-    auxiliary resnet50 --queries 100
+    auxiliary resnet50 --queries 5
 ) &
 resnet50=$!
 wait "$vgg16"
 wait "$resnet50"
 export OMP_NUM_THREADS=2
-auxiliary vgg16
+auxiliary vgg16 --queries 600
 echo "all $(($(date +%s) - begun))" >>"$out/times.txt"
 cat "$out/times.txt"
