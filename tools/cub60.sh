@@ -26,14 +26,11 @@ train() { # name architecture weights-file flags...
         --resize 224 --label-smoothing 0.1 --mixup 0.2 --schedule cosine --out "$out/$name" "$@"
 }
 
-auxiliary() { # name flags...: the auxiliary table of a classifier
-    name=$1
-    shift
+auxiliaries() { # the rows of the table, for a command that takes --auxiliary
     resnet=imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors
-    timed "auxiliary-$name" "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/$name" \
-        --auxiliary classifier --auxiliary "$resnet" --auxiliary "$resnet@layer4.0" \
+    "$@" --auxiliary classifier --auxiliary "$resnet" --auxiliary "$resnet@layer4.0" \
         --auxiliary "efficientnet_lite0=$weights/tf_efficientnet_lite0_imagenet.safetensors" \
-        --auxiliary augnet --auxiliary "parts=$out/parts" --out "$out/auxiliary-$name" "$@"
+        --auxiliary augnet --auxiliary "parts=$out/parts"
 }
 
 begun=$(date +%s)
@@ -46,12 +43,14 @@ vgg16=$!
     timed parts "$partswap" train parts --data cub --path "$cub" --arch resnet50_v1 \
         --start "$weights/resnet50_v1_imagenet.safetensors" --resize 224 --freeze layer3 --views 8 --epochs 8 \
         --lr 0.01 --schedule cosine --out "$out/parts"
-    auxiliary resnet50 --queries 5
+    # The table's features do not depend on the classifier, as long as it sees the same pixels on the same grid.
+    timed encode auxiliaries "$partswap" encode --data cub --path "$cub" --model "$out/resnet50"
 ) &
 resnet50=$!
 wait "$vgg16"
 wait "$resnet50"
 export OMP_NUM_THREADS=2
-auxiliary vgg16 --queries 600
+timed auxiliary auxiliaries "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/vgg16" --queries 600 \
+    --out "$out/auxiliary"
 echo "all $(($(date +%s) - begun))" >>"$out/times.txt"
 cat "$out/times.txt"

@@ -29,18 +29,14 @@ def main(out: Path) -> None:
         "by_part": ", ".join(f"{p} {100 * v:.0f}" for p, v in about["parts"]["average_precision"].items()),
         "script": script[script.index("set -eu") :].rstrip(),
         **{f"{name}_minutes": f"{times[name] / 60:.0f}" for name in about},
-        **{
-            f"auxiliary_{n}": (out / f"auxiliary-{n}" / "auxiliary.md").read_text().strip()
-            for n in ("vgg16", "resnet50")
-        },
+        "auxiliary": (out / "auxiliary" / "auxiliary.md").read_text().strip(),
     }
     DOCS.mkdir(parents=True, exist_ok=True)
     (DOCS / "README.md").write_text(re.sub(r"\{(\w+)\}", lambda match: facts[match[1]], PAGE))
-    for name in ("vgg16", "resnet50"):
-        for suffix in ("md", "csv"):
-            shutil.copy(out / f"auxiliary-{name}" / f"auxiliary.{suffix}", DOCS / f"auxiliary-{name}.{suffix}")
+    for suffix in ("md", "csv"):
+        shutil.copy(out / "auxiliary" / f"auxiliary.{suffix}", DOCS)
     for name, source in (("imagenet", "imagenet_resnet50_v1"), ("classifier", "classifier")):
-        picture = Image.open(out / "auxiliary-vgg16" / f"clusters-{source}.png").convert("RGB")
+        picture = Image.open(out / "auxiliary" / f"clusters-{source}.png").convert("RGB")
         picture.thumbnail((1000, 1000))
         picture.save(DOCS / f"clusters-{name}.jpg", quality=82)
 

@@ -159,6 +159,34 @@ def tune(
     console.print(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}", highlight=False)
 
 
+def encode(
+    data: Data,
+    model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
+    auxiliary: Annotated[
+        list[str] | None, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; repeat.")
+    ] = None,
+    path: DataPath = None,
+    option: DataOptions = None,
+    split: Annotated[str, typer.Option(help="Which images.")] = "test",
+    weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
+    layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
+    precision: PrecisionOption = "auto",
+    cache: Cache = None,
+) -> None:
+    """Compute the features of a split ahead of time; whatever needs them later starts at once."""
+    from partswap.experiments.setting import AuxiliaryChoice, open_setting
+    from partswap.progress import bars
+
+    setting = open_setting(
+        data, path, model, split=split, weights=weights, layer=layer, cache=cache,
+        precision=resolve_precision(precision), track=bars, **data_options(option),
+    )  # fmt: skip
+    grids = setting.encodings.grids
+    for text in auxiliary or ():
+        grids = setting.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
+    console.print(f"{len(grids)} images of {data} {split}, grid {setting.explainer.split.grid}", highlight=False)
+
+
 def data_options(options: list[str] | None) -> dict[str, Any]:
     """Return ``NAME=VALUE`` options as keyword arguments; numbers and yes / no become what they are."""
     found: dict[str, Any] = {}
