@@ -14,6 +14,12 @@ from partswap.cli_train import Cache, Data, DataOptions, DataPath, PrecisionOpti
 paper_app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 console = Console()
 
+Model = Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")]
+Weights = Annotated[str | None, typer.Option(help="Weights of a zoo model.")]
+Layer = Annotated[str | None, typer.Option(help="Where to cut the classifier.")]
+SplitOption = Annotated[str, typer.Option(help="Images to explain.")]
+Seed = Annotated[int, typer.Option(help="For everything random.")]
+
 #: Every table with what it shows; `partswap.experiments.paper` has one file for each.
 TABLES = {
     "sota": "Table 2: SCOUT, Goyal et al., the paper's method and ours.",
@@ -33,15 +39,15 @@ TABLES = {
 def _command(name: str) -> Callable[..., None]:
     def command(
         data: Data,
-        model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
+        model: Model,
         auxiliary: Annotated[
             list[str] | None, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; the first is used.")
         ] = None,
         path: DataPath = None,
         option: DataOptions = None,
-        split: Annotated[str, typer.Option(help="Images to explain.")] = "test",
-        weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
-        layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
+        split: SplitOption = "test",
+        weights: Weights = None,
+        layer: Layer = None,
         distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 20,
         queries: Annotated[int | None, typer.Option(help="Explain only so many images, drawn at random.")] = None,
         out: Annotated[Path, typer.Option(help="Folder for the table and figures.")] = Path("out/paper"),
@@ -51,7 +57,7 @@ def _command(name: str) -> Callable[..., None]:
         workers: Annotated[int | None, typer.Option(help="Processes; one per core if not given.")] = None,
         precision: PrecisionOption = "auto",
         cache: Cache = None,
-        seed: Annotated[int, typer.Option(help="For everything random.")] = 0,
+        seed: Seed = 0,
     ) -> None:
         from partswap.experiments.config import RunConfig
         from partswap.experiments.paper.lab import PAPER, Lab

@@ -6,7 +6,7 @@ from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
 from partswap.experiments.tables import Cell, ResultTable
 
 #: Semantic loss, several distractors, prefilter; the method, its settings; the paper's Near-KP / Same-KP / s / #Edits.
-ROWS = (
+ROWS: tuple[tuple[str, str, str, str, dict[str, float], str | None], ...] = (
     ("", "", "", "goyal", {}, "54.6 / 8.3 / 0.81 / 5.5"),
     ("yes", "", "", "paper", {}, "52.1 / 22.0 / 1.02 / 6.8"),
     ("", "yes", "", "paper", {"lam": 0.0}, "65.6 / 13.8 / 9.98 / 3.5"),

@@ -8,7 +8,7 @@ from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
 from partswap.experiments.tables import Cell, ResultTable
 
 COUNTS = (1, 2, 5, 10, 20)
-METHODS = (
+METHODS: tuple[tuple[str, str, dict[str, float], str], ...] = (
     ("paper", "Vandenhende et al., k = 10 %", {"keep": 0.1}, "#ee6677"),
     ("partswap", "partswap (ours)", {}, "#4477aa"),
 )

@@ -88,10 +88,7 @@ class Lab:
         """Return the metrics of a run."""
         made = self.run(method, settings, **changes)
         found = read_json(made.folder / "metrics.json")[method]
-        return {
-            name: Score(**{k: tuple(v) if isinstance(v, list) else v for k, v in score.items()})
-            for name, score in found.items()
-        }
+        return {name: _score(content) for name, content in found.items()}
 
     def note(self, *, distractors: bool = True) -> str:
         """Return what every table says about its setting."""
@@ -104,6 +101,18 @@ class Lab:
             f"{made.classifier.architecture} cut at {made.explainer.split.layer}{auxiliary}{many}. "
             "± is half of the 95 % bootstrap interval."
         )
+
+
+def _score(content: Mapping[str, Any]) -> Score:
+    """Return a score as it was before it was JSON."""
+    single, every = (content.get(f"{which}_interval") for which in ("single", "all"))
+    return Score(
+        content["single"],
+        content["all"],
+        content["count"],
+        tuple(single) if single else None,
+        tuple(every) if every else None,
+    )
 
 
 def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:

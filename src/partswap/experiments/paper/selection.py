@@ -11,7 +11,11 @@ PUBLISHED = {
     ("paper", "confusion"): "68.5 / 35.3 / 3.9",
     ("paper", "attributes"): "68.6 / 35.6 / 3.9",
 }
-METHODS = (("goyal", "Goyal et al.", {}), ("paper", "Vandenhende et al.", {"keep": 0.1}), ("partswap", "partswap", {}))
+METHODS: tuple[tuple[str, str, dict[str, float]], ...] = (
+    ("goyal", "Goyal et al.", {}),
+    ("paper", "Vandenhende et al.", {"keep": 0.1}),
+    ("partswap", "partswap", {}),
+)
 
 
 @PAPER.register("selection")
