@@ -50,7 +50,7 @@ resnet50=$!
 wait "$vgg16"
 wait "$resnet50"
 export OMP_NUM_THREADS=2
-timed auxiliary auxiliaries "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/vgg16" --queries 600 \
+timed auxiliary auxiliaries "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/vgg16" --queries 200 \
     --out "$out/auxiliary"
 echo "all $(($(date +%s) - begun))" >>"$out/times.txt"
 cat "$out/times.txt"
