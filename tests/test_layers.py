@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 from rich.console import Console
@@ -75,12 +73,8 @@ def test_listed_layers_can_be_cut_elsewhere_too(name: str) -> None:
         assert split(model, info.name, probe=probe).grid == info.grid
 
 
-def test_listing_is_short_and_quick() -> None:
-    model = tv("resnet50")
-    start = time.perf_counter()
-    listed = list_layers(model)
-    assert time.perf_counter() - start < 10
-    assert len(listed) == 18
+def test_listing_is_short() -> None:
+    assert len(list_layers(tv("resnet50"))) == 18
 
 
 def test_prefix_tokens_are_noted() -> None:
