@@ -11,7 +11,18 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    "name", ["aviary", "counterfactual", "data.rle", "explainer", "registry", "search.find", "splitting", "store"]
+    "name",
+    [
+        "aviary",
+        "counterfactual",
+        "data.rle",
+        "experiments.config",
+        "explainer",
+        "registry",
+        "search.find",
+        "splitting",
+        "store",
+    ],
 )
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(f"partswap.{name}")
