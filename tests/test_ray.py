@@ -12,7 +12,7 @@ from partswap.experiments.on_ray import explain_on_ray
 from partswap.experiments.runs import run
 
 PATIENCE = {
-    "raylet_start_wait_time_s": 600,
+    "raylet_start_wait_time_s": 120,
     "worker_register_timeout_seconds": 600,
     "agent_register_timeout_ms": 600_000,
     "health_check_timeout_ms": 60_000,
