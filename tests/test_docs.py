@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
         "counterfactual",
         "data.attribute_parts",
         "data.rle",
+        "experiments.config",
         "explainer",
         "registry",
         "search.find",

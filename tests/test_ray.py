@@ -11,6 +11,13 @@ from partswap.errors import MissingDependencyError
 from partswap.experiments.on_ray import explain_on_ray
 from partswap.experiments.runs import run
 
+PATIENCE = {
+    "raylet_start_wait_time_s": 120,
+    "worker_register_timeout_seconds": 600,
+    "agent_register_timeout_ms": 600_000,
+    "health_check_timeout_ms": 60_000,
+}
+
 
 def contents(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
@@ -23,7 +30,10 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.slow
-def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path):
+def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, monkeypatch):
+    # On a busy machine Ray's processes start slowly, and it would give them up.
+    for patience, value in PATIENCE.items():
+        monkeypatch.setenv(f"RAY_{patience}", str(value))
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 

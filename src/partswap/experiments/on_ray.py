@@ -29,7 +29,7 @@ def explain_on_ray(
     shards : sequence of Shard
         Which parts of it.
     address : str, optional
-        Of a running cluster (``"auto"``, ``"ray://host:10001"``, ``"host:6379"``); by default one is started here.
+        Of a running cluster (``"auto"``, ``"host:6379"``); by default one is started here.
     workers : int, optional
         Cores of the cluster that is started here; all by default.
     """
