@@ -80,6 +80,13 @@ def test_the_check_goes_on_when_one_split_is_broken(inat):
         check_dataset("aviary", inat)
 
 
+def test_a_data_set_that_is_drawn_is_looked_at():
+    report = check_dataset("aviary", split="test", per_class=1)
+    assert report.ok
+    assert report.splits["test"].images == report.splits["test"].with_keypoints == 40
+    assert (report.classes, report.parts) == (40, 12)
+
+
 def test_the_command_line_checks(cub, inat, tmp_path):
     good = runner.invoke(app, ["data", "check", "cub", str(cub)])
     assert good.exit_code == 0, good.output
@@ -92,7 +99,7 @@ def test_the_command_line_checks(cub, inat, tmp_path):
     birds = runner.invoke(app, ["data", "check", "inaturalist", str(inat), "--supercategory", "Birds"])
     assert birds.exit_code == 0, birds.output
     assert "2 classes" in birds.output
-    for arguments in (["cub"], ["aviary"], ["cub", str(cub), "--supercategory", "Birds"], ["cbu", str(cub)]):
+    for arguments in (["cub"], ["aviary", str(cub)], ["cub", str(cub), "--supercategory", "Birds"], ["cbu", str(cub)]):
         result = runner.invoke(app, ["data", "check", *arguments])
         assert result.exit_code == 1
         assert isinstance(result.exception, ValueError)  # what main() prints on one line

@@ -60,14 +60,9 @@ def check(
     keypoints: Keypoints = None,
 ) -> None:
     """Read everything and say all that is wrong; exit code 1 if anything is."""
-    from partswap.data.base import DATASETS
     from partswap.data.check import check_dataset
 
     options = _check_options(name, _options(supercategory, keypoints))
-    if path is None:
-        needs = DATASETS.get(name).needs_path
-        raise SettingError(f"{name} {'is read from a folder' if needs else 'is drawn, not read'}.",
-                           "Pass its path." if needs else "There is nothing to check.")  # fmt: skip
     report = check_dataset(name, path, split=split, workers=workers, console=console, **options)
     _print_report(report)
     if not report.ok:

@@ -15,7 +15,7 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from partswap.data.base import DATASETS
+from partswap.data.base import DATASETS, Sample, open_dataset
 from partswap.data.files import IMAGE_SUFFIXES, FileDataset, Item, is_inside, mask_of
 from partswap.errors import DataError, ImageError, SettingError
 from partswap.images import read_image
@@ -115,7 +115,7 @@ class _Seen:
 
 def check_dataset(
     name: str,
-    path: str | Path,
+    path: str | Path | None = None,
     *,
     split: str | None = None,
     workers: int = 4,
@@ -127,9 +127,9 @@ def check_dataset(
     Parameters
     ----------
     name : str
-        A registered data set that is read from files.
-    path : str or Path
-        Its folder.
+        A registered data set.
+    path : str or Path, optional
+        Its folder; one that is drawn has none, and its images are drawn and looked at.
     split : str, optional
         One split only; by default all that are there.
     workers : int
@@ -140,8 +140,13 @@ def check_dataset(
         What the data set takes besides.
     """
     kind = DATASETS.get(name)
-    if not issubclass(kind, FileDataset):
-        raise SettingError(f"the data set {name} is not read from files.", "There is nothing to check.")
+    if kind.needs_path != (path is not None):
+        raise SettingError(
+            f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
+            "Pass its path." if kind.needs_path else "Leave the path out.",
+        )
+    if path is None or not issubclass(kind, FileDataset):
+        return _check_drawn(name, [split] if split else list(kind.splits), console, options)
     report = Report(name, Path(path))
     faults: list[DataError] = []
     opened: list[FileDataset] = []
@@ -160,6 +165,36 @@ def check_dataset(
         report.splits[data.split] = _counts(data)
     _check_classes(opened, report)
     _check_unlisted(opened, report)
+    return report
+
+
+def _check_drawn(name: str, splits: list[str], console: Console | None, options: dict[str, Any]) -> Report:
+    """Look at every image of a data set that has no files."""
+    report = Report(name, Path(name))
+    for split in splits:
+        data = open_dataset(name, None, split, **options)
+        report.classes, report.parts = len(data.classes), len(data.parts)
+        samples: Iterable[Sample] = data
+        if console is not None:
+            samples = track(data, f"drawing {split}", len(data), console=console, transient=True)
+        with_keypoints = with_mask = 0
+        for sample in samples:
+            size = sample.image.size
+            report.modes[sample.image.mode] += 1
+            report.widths, report.heights = _wider(report.widths, [size[0]]), _wider(report.heights, [size[1]])
+            with_keypoints += sample.keypoints is not None
+            with_mask += sample.mask is not None
+            for part, points in (sample.keypoints or {}).items():
+                for x, y in points:
+                    if not is_inside(x, y, size):
+                        report._add("keypoint outside the image", sample.name, f"{part} at ({x:g}, {y:g})")
+            if sample.mask is not None and sample.mask.shape != size[::-1]:
+                report._add(
+                    "bad mask", sample.name, f"has {sample.mask.shape}, its image {size[::-1]} rows and columns"
+                )
+        counts = np.bincount(data.labels(), minlength=len(data.classes))
+        spread = (int(counts.min()), float(np.median(counts)), int(counts.max()))
+        report.splits[split] = SplitCounts(len(data), with_keypoints, with_mask, spread)
     return report
 
 
