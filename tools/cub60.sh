@@ -23,7 +23,7 @@ train() { # name architecture weights-file flags...
     name=$1 arch=$2 start=$3
     shift 3
     timed "$name" "$partswap" train classifier --data cub --path "$cub" --arch "$arch" --start "$weights/$start" \
-        --resize 224 --label-smoothing 0.1 --mixup 0.2 --schedule cosine --out "$out/$name" "$@"
+        --resize 256 --label-smoothing 0.1 --schedule cosine --out "$out/$name" "$@"
 }
 
 auxiliaries() { # the rows of the table, for a command that takes --auxiliary
@@ -35,13 +35,13 @@ auxiliaries() { # the rows of the table, for a command that takes --auxiliary
 
 begun=$(date +%s)
 train vgg16 vgg16 vgg16_features_imagenet.safetensors \
-    --freeze features.23 --views 4 --epochs 12 --optimizer adamw --lr 5e-5 --new-lr 1e-4 --weight-decay 0.05 &
+    --freeze features.23 --views 4 --epochs 12 --optimizer adamw --lr 1e-4 --weight-decay 0.05 &
 vgg16=$!
 (
     train resnet50 resnet50_v1 resnet50_v1_imagenet.safetensors \
-        --freeze layer3 --views 8 --epochs 20 --lr 0.005 --new-lr 0.05
+        --freeze layer3 --views 8 --epochs 16 --lr 0.01 --new-lr 0.05
     timed parts "$partswap" train parts --data cub --path "$cub" --arch resnet50_v1 \
-        --start "$weights/resnet50_v1_imagenet.safetensors" --resize 224 --freeze layer3 --views 8 --epochs 8 \
+        --start "$weights/resnet50_v1_imagenet.safetensors" --resize 256 --freeze layer3 --views 8 --epochs 8 \
         --lr 0.01 --schedule cosine --out "$out/parts"
     # The table's features do not depend on the classifier, as long as it sees the same pixels on the same grid.
     timed encode auxiliaries "$partswap" encode --data cub --path "$cub" --model "$out/resnet50"
