@@ -262,9 +262,12 @@ def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
     torch.testing.assert_close(found, head.eval()(query[None]), rtol=1e-4, atol=1e-4)
 
 
-def test_contributions_of_a_flattened_head_are_computed_once_for_all_edits(monkeypatch):
+@pytest.mark.parametrize("cheap", [0, 1e10])
+def test_contributions_of_a_flattened_head_are_computed_once_for_all_edits(monkeypatch, cheap):
     from partswap import find_counterfactual
+    from partswap.heads import flattened
 
+    monkeypatch.setattr(flattened, "CHEAP_TABLE_MACS", cheap)
     head, query, distractors, _ = setting("flattened", 4, h=4, w=4, n=2, d=5, classes=4)
     made = []
     real = torch.mm
@@ -273,6 +276,35 @@ def test_contributions_of_a_flattened_head_are_computed_once_for_all_edits(monke
     cf = find_counterfactual(head, query, distractors, target, objective="paper", beam=1, screen=None, lam=0)
     assert len(cf) >= 2
     assert len(made) == 16  # one product per cell, however many edits
+
+
+def test_a_table_of_contributions_changes_no_number(monkeypatch):
+    from partswap.heads import flattened
+
+    head, query, distractors, _ = setting("flattened", 5, h=4, w=3, n=2, d=5, classes=4)
+    found = []
+    for cheap in (1e10, 0):
+        monkeypatch.setattr(flattened, "CHEAP_TABLE_MACS", cheap)
+        evaluator = HeadPlan(head, GridShape(4, 3)).evaluator(query, distractors, 64 * MB)
+        with torch.no_grad():
+            first = evaluator.advance(evaluator.start, *torch.tensor([[0, 0], [1, 7], [3, 20]]))
+            second = evaluator.advance(first, *torch.tensor([[1, 0, 1], [2, 1, 5], [9, 3, 23]]))
+            assert evaluator._has_table == (cheap > 0)
+            gains = evaluator.gains(second, 2, leads=True)
+            pairs = torch.tensor([[0, 1, 2], [4, 0, 11], [2, 22, 8]])
+            found.append([second.logits, evaluator.logits(second, *pairs), *(g for state in gains for g in state)])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@given(st.integers(1, 4), st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.9]))
+def test_rows_of_zero_weight_need_not_be_read(count, seed, density):
+    from partswap.heads.flattened import _weighted_rows
+
+    rng = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(12, 7, generator=rng)
+    weights = torch.randn(count, 12, generator=rng) * (torch.rand(count, 12, generator=rng) < density)
+    torch.testing.assert_close(_weighted_rows(matrix, weights), weights @ matrix)
 
 
 def test_an_untraceable_head_is_evaluated_densely():

@@ -88,6 +88,23 @@ def test_a_run_is_one_data_set_with_a_row_per_edit(whole_run):
         assert (whole_run.out / "figures" / f"{figure}.png").stat().st_size > 5_000
 
 
+def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, setting, tmp_path):
+    made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"by": "parts"}}, workers=2))
+    outside = 0
+    for task, cf in made.explained("hard").values():
+        mine, theirs = setting.facts.parts(task.query), [c for k in task.distractors for c in setting.facts.parts(k)]
+        strangers = sum(not mine[edit.query_cell] & theirs[edit.distractor_cell] for edit in cf.edits)
+        assert strangers == cf.source["outside"]
+        outside += strangers
+    assert outside < sum(len(cf) for cf in made.counterfactuals("hard"))
+
+
+def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, tmp_path):
+    made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=2))
+    for cf in made.counterfactuals("hard"):
+        assert (cf.settings["clusters"], cf.settings["fitted"]) == (12, True)
+
+
 def make(edits, flipped=True):
     trace = tuple(Step(0.1 + 0.2 * k, 3 + k, None if k else -1.5) for k in range(len(edits)))
     source = {

@@ -22,6 +22,7 @@ from partswap.experiments.explaining import Task
 from partswap.explainer import Encoded, Explainer
 from partswap.images import Preprocess
 from partswap.search import Method
+from partswap.search.base import CellParts
 from partswap.search.goyal import Goyal
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class Bundle:
         What to explain.
     methods : Mapping[str, Method]
         How.
+    parts : Mapping[int, CellParts]
+        The parts the cells of an image hold, if a method wants to know.
     """
 
     network: FrozenNetwork
@@ -158,6 +161,7 @@ class Bundle:
     arrays: Mapping[str, Mapped | NDArray[Any]]
     tasks: Sequence[Task]
     methods: Mapping[str, Method]
+    parts: Mapping[int, CellParts] = field(default_factory=dict)
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
@@ -165,6 +169,10 @@ class Bundle:
         """Return the bundle of a setting, whose features are computed if they are not there."""
         encodings, explainer = setting.encodings, setting.explainer
         arrays = {"grids": encodings.grids, "contexts": encodings.contexts, "aux": encodings.aux}
+        parts: dict[int, CellParts] = {}
+        if any(method.wants_parts for method in methods.values()):
+            images = {image for task in tasks for image in (task.query, *task.distractors)}
+            parts = {image: setting.facts.parts(image) for image in sorted(images)}
         return cls(
             FrozenNetwork.of(setting.classifier.model),
             explainer.split.layer,
@@ -174,6 +182,7 @@ class Bundle:
             {name: Mapped.of(array) for name, array in arrays.items() if array is not None},
             list(tasks),
             dict(methods),
+            parts,
         )
 
     def in_memory(self) -> Bundle:
@@ -202,9 +211,15 @@ class Session:
 
     def _explain(self, task: Task, method: Method) -> Counterfactual:
         self.explainer.method = method
-        donors = self._select(task.distractors[: method.distractors])
+        images = task.distractors[: method.distractors]
+        told: dict[str, Any] = {}
+        if method.wants_parts:
+            told["query_parts"] = self.bundle.parts[task.query]
+            told["distractor_parts"] = [self.bundle.parts[image] for image in images]
         # That the model gets the distractors right was seen when the tasks were planned.
-        found = self.explainer.explain(self._select([task.query]), donors, task.target, keep_misclassified=True)
+        found = self.explainer.explain(
+            self._select([task.query]), self._select(images), task.target, keep_misclassified=True, **told
+        )
         return replace(found, source={**found.source, "auxiliary": self.bundle.auxiliary})
 
     def _select(self, indices: Sequence[int]) -> Encoded:

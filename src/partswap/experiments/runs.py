@@ -16,6 +16,7 @@ from partswap.data.pairs import nearest_by_attributes
 from partswap.errors import SettingError
 from partswap.experiments import run_figures
 from partswap.experiments.bundle import Bundle, Shard
+from partswap.experiments.clustering import fit_centroids
 from partswap.experiments.config import RunConfig
 from partswap.experiments.explaining import Tasks, plan_tasks
 from partswap.experiments.run_folder import (
@@ -34,6 +35,8 @@ from partswap.metrics import METRICS, Score, score_all
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import fast_precision
 from partswap.progress import Track, no_progress
+from partswap.search import Method
+from partswap.search.hard import Hard
 from partswap.store import read_json, write_json
 
 __all__ = ["Run", "metrics_table", "open_run_setting", "read_run", "run", "skipped_text"]
@@ -130,6 +133,7 @@ def _record(config: RunConfig, setting: Setting, tasks: Tasks, skipped: Mapping[
 def _explain(made: Run, config: RunConfig, setting: Setting, tasks: Tasks, missing: list[Shard], track: Track) -> None:
     auxiliary = setting.explainer.auxiliary
     methods = config.build_methods(auxiliary.tau if auxiliary else None)
+    methods = {name: _fitted(method, setting, config.seed) for name, method in methods.items()}
     bundle = Bundle.of(setting, tasks.tasks, methods)
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
@@ -138,6 +142,14 @@ def _explain(made: Run, config: RunConfig, setting: Setting, tasks: Tasks, missi
             mine = tasks.tasks[shard.start : shard.stop]
             made.write(shard, mine, found, [setting.data.image_name(task.query) for task in mine])
             advance(len(shard))
+
+
+def _fitted(method: Method, setting: Setting, seed: int) -> Method:
+    """Return a method with what it learns from the whole split: the clusters of a hard constraint."""
+    aux = setting.encodings.aux
+    if isinstance(method, Hard) and method.by == "clusters" and method.centroids is None and aux is not None:
+        return replace(method, centroids=fit_centroids(aux, method.clusters, seed=seed))
+    return method
 
 
 def _execute(bundle: Bundle, shards: list[Shard], config: RunConfig) -> Generator[Found]:

@@ -27,7 +27,6 @@ from partswap.heads import HeadPlan
 from partswap.metrics.bootstrap import Estimate
 from partswap.progress import Track, no_progress
 from partswap.search import Method
-from partswap.search.screening import estimated_gain
 
 #: What may be randomised: the weights after the cut, or all of them.
 DEPTHS = ("head", "all")
@@ -250,8 +249,7 @@ def first_order(explainer: Explainer, query: Encoded, donors: Encoded, target: i
     plan = head if isinstance(head, HeadPlan) else HeadPlan(head, explainer.split.grid)
     with torch.no_grad():
         evaluator = plan.evaluator(query.grids[0], donors.grids, 2**30)
-        gradient = evaluator.gradients(evaluator.start, target, leads=False)[0][0]
-        return estimated_gain(gradient, evaluator.query, evaluator.donors).amax(1)
+        return next(evaluator.gains(evaluator.start, target, leads=False))[0].amax(1)
 
 
 def _compare(

@@ -49,6 +49,11 @@ class AuxiliaryChoice:
             rest, at, layer = rest.partition("@")
         return cls(name, rest or None, layer if at else None)
 
+    def __str__(self) -> str:
+        """Return what `parse` reads."""
+        layer = f"@{self.layer}" if self.layer else ""
+        return f"{self.name}={self.weights}{layer}" if self.weights else f"{self.name}{layer}"
+
     def load(self, classifier: Classifier, layer: str | None = None) -> Auxiliary:
         """Return the auxiliary."""
         return load_auxiliary(

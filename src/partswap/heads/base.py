@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,6 +103,11 @@ class SwapEvaluator(ABC):
             for cells in prepared.cells.split(size)
         ]
         return [torch.cat(kind) for kind in zip(*parts, strict=True)]
+
+    def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
+        """Yield for every state what each swap would change to first order, ``(h*w, n*h*w)``, as in `gradients`."""
+        for cells, *kinds in zip(prepared.cells, *self.gradients(prepared, target, leads=leads), strict=True):
+            yield [g @ self.donors.T - (g * cells).sum(1, keepdim=True) for g in kinds]
 
     def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int, leads: bool) -> list[Tensor]:
         """Return the gradients of `function` (to logits) at some points, both kinds in one pass."""

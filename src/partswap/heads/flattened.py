@@ -1,28 +1,37 @@
-"""Heads that begin with flatten and a linear layer (VGG): a swap moves the first layer by ``W_i (f'_j - f_i)``.
+"""Heads that begin with flatten and a linear layer (VGG): a swap moves the first layer by ``W_i f'_j - W_i f_i``.
 
-The layer's weights are laid out per cell once. What each donor cell would contribute at each place is computed once
-per explanation and reused by all later edits, if it fits into memory; with screening only the few contributions that
-are looked at are computed.
+The layer's weights are laid out per cell once. What a donor cell contributes at a place is computed when it is first
+asked for and kept for all later edits, as far as memory allows. With few donors all contributions are computed at
+once, and screening reads its estimates off them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Structure
 
+#: All contributions are computed at once if they take no more multiply-adds than this: less than two screenings do.
+CHEAP_TABLE_MACS = 1e10
+
 
 @dataclass
 class FlattenedState(Prepared):
-    """Remembers the first layer's output, ``(states, hidden)``."""
+    """Remembers the first layer's output, ``(states, hidden)``, and what each cell gives to it.
+
+    The latter, `own`, is ``(states, h*w, hidden)``.
+    """
 
     hidden: Tensor
+    own: Tensor
 
 
 @dataclass(frozen=True)
@@ -120,19 +129,24 @@ class FlattenedEvaluator(SwapEvaluator):
         super().__init__(head, query, distractors, memory_bytes)
         self.layer = layer
         self.hidden = int(layer.bias.shape[0])
-        self._table: Tensor | None = None
+        pairs = self.shape.cells * len(self.donors)
+        self._kept = layer.bias.new_empty(min(pairs, self._room // self._vector_bytes), self.hidden)
+        self._filled = 0
+        self._slot = torch.full((pairs,), -1, device=self.donors.device)  # where a pair's contribution is kept
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
-        flat = cells.transpose(1, 2).flatten(1)  # channel first, as the layer has it
-        hidden = torch.addmm(self.layer.bias, flat, self.layer.whole.T)
-        return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
+        own = torch.stack([cells[:, c] @ weight.T for c, weight in enumerate(self.layer.per_cell)], 1)
+        hidden = self.layer.bias + own.sum(1)
+        return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden, own)
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
         """Move the first layer's output; it need not be computed anew."""
+        assert isinstance(prepared, FlattenedState)
         hidden = self._moved(prepared, state, i, j)
-        cells = self.swapped(prepared, state, i, j)
-        return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden)
+        own = prepared.own[state]
+        own[torch.arange(len(i), device=i.device), i] = self._contributions(i, j)
+        return FlattenedState(self.swapped(prepared, state, i, j), self.check(self.layer.rest(hidden)), hidden, own)
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Move the first layer's output, run the rest."""
@@ -140,64 +154,102 @@ class FlattenedEvaluator(SwapEvaluator):
         return out
 
     def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
-        """Go back through the rest, then through the first layer, whose weights are read only once."""
-        assert isinstance(prepared, FlattenedState)
-        back = torch.cat(self._backward(self.layer.rest, prepared.hidden, target, leads))
-        found = (back @ self.layer.whole).view(len(back), -1, self.shape.cells).transpose(1, 2)
+        """Go back through the rest, then through the first layer."""
+        back = self._hidden_gradients(prepared, target, leads)
+        found = _weighted_rows(self.layer.whole, back).view(len(back), -1, self.shape.cells).transpose(1, 2)
         return list(found.split(len(prepared.cells)))
+
+    def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
+        """Read them off the table of contributions if there is one; then the first layer is left alone."""
+        assert isinstance(prepared, FlattenedState)
+        if not self._has_table:
+            yield from super().gains(prepared, target, leads=leads)
+            return
+        kinds = self._hidden_gradients(prepared, target, leads).split(len(prepared.cells))
+        for own, *back in zip(prepared.own, *kinds, strict=True):
+            yield [self._table @ b - (own @ b)[:, None] for b in back]
+
+    def _hidden_gradients(self, prepared: Prepared, target: int, leads: bool) -> Tensor:
+        """Return the gradients at the first layer's output, ``(kinds * states, hidden)``."""
+        assert isinstance(prepared, FlattenedState)
+        return torch.cat(self._backward(self.layer.rest, prepared.hidden, target, leads))
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""
-        return self.layer.rest_bytes + 3 * self.hidden * self.layer.bias.element_size()
+        return self.layer.rest_bytes + 4 * self._vector_bytes
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate."""
         return self.layer.rest_macs + self.query.shape[1] * self.hidden
 
     def fixed_bytes(self) -> int:
-        """Return the weights laid out per cell, and the table of contributions if it is kept."""
+        """Return the weights laid out per cell, and the contributions that may be kept."""
         weights = self.layer.per_cell.numel() * self.layer.per_cell.element_size()
-        return weights + (self._table_bytes() if self._keeps_table() else 0)
+        return weights + len(self._kept) * self._vector_bytes
 
-    def _table_bytes(self) -> int:
-        return self.shape.cells * len(self.donors) * self.hidden * self.donors.element_size()
+    @property
+    def _vector_bytes(self) -> int:
+        return self.hidden * self.layer.bias.element_size()
 
-    def _keeps_table(self) -> bool:
-        return self._table_bytes() <= self.memory_bytes // 4
+    @property
+    def _room(self) -> int:
+        """Memory for contributions."""
+        return self.memory_bytes // 4
+
+    @cached_property
+    def _has_table(self) -> bool:
+        macs = self.layer.per_cell.numel() * len(self.donors)
+        return macs <= CHEAP_TABLE_MACS and len(self._kept) == len(self._slot)
+
+    @cached_property
+    def _table(self) -> Tensor:
+        """All contributions, ``(h*w, n*h*w, hidden)``."""
+        return torch.stack([torch.mm(self.donors, weight.T) for weight in self.layer.per_cell])
 
     def _moved(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Return the first layer's output after each swap, ``(m, hidden)``."""
         assert isinstance(prepared, FlattenedState)
-        out = prepared.hidden[state]
-        for cell, places in _groups(i):
-            weight = self.layer.per_cell[cell]  # (hidden, d)
-            if 2 * len(places) >= len(self.donors):
-                # Many pairs at this cell: what every donor contributes, minus what stands there now.
-                gain = self._contributions(cell)
-                loss = prepared.cells[:, cell] @ weight.T
-                out[places] += gain[j[places]] - loss[state[places]]
-            else:
-                change = self.donors[j[places]] - prepared.cells[state[places], cell]
-                # With a single column a matrix product becomes a much slower matrix-vector product.
-                columns = change.T if len(places) > 1 else change.T.expand(-1, 2)
-                out[places] += (weight @ columns).T[: len(places)]
-        return out
+        return prepared.hidden[state] + self._contributions(i, j) - prepared.own[state, i]
 
-    def _contributions(self, cell: int) -> Tensor:
-        """Return what each donor contributes at a cell, ``(n*h*w, hidden)``, from the table if there is room for it."""
-        if not self._keeps_table():
-            return self.donors @ self.layer.per_cell[cell].T
-        if self._table is None:
-            self._table = torch.full(
-                (self.shape.cells, len(self.donors), self.hidden), torch.nan, device=self.donors.device
-            )
-        if bool(torch.isnan(self._table[cell, 0, 0])):
-            torch.mm(self.donors, self.layer.per_cell[cell].T, out=self._table[cell])
-        return self._table[cell]
+    def _contributions(self, i: Tensor, j: Tensor) -> Tensor:
+        """Return what donor ``j[k]`` contributes at cell ``i[k]``, ``(m, hidden)``."""
+        if self._has_table:
+            return self._table[i, j]
+        pairs, which = torch.unique(i * len(self.donors) + j, return_inverse=True)
+        out = self._kept.new_empty(len(pairs), self.hidden)
+        slots = self._slot[pairs]
+        known = (slots >= 0).nonzero().flatten()
+        out[known] = self._kept[slots[known]]
+        unknown = (slots < 0).nonzero().flatten()
+        for cell, places in _groups(pairs[unknown] // len(self.donors)):
+            mine = unknown[places]
+            donors = self.donors[pairs[mine] % len(self.donors)]
+            # With a single row a matrix product becomes a much slower matrix-vector product.
+            rows = donors if len(donors) > 1 else donors.expand(2, -1)
+            out[mine] = torch.mm(rows, self.layer.per_cell[cell].T)[: len(mine)]
+        self._keep(pairs[unknown], out[unknown])
+        return out[which]
+
+    def _keep(self, pairs: Tensor, contributions: Tensor) -> None:
+        """Keep contributions as long as there is room."""
+        count = min(len(pairs), len(self._kept) - self._filled)
+        places = torch.arange(self._filled, self._filled + count, device=pairs.device)
+        self._kept[places] = contributions[:count]
+        self._slot[pairs[:count]] = places
+        self._filled += count
 
 
-def _groups(i: Tensor) -> list[tuple[int, Tensor]]:
-    """Return the candidates of every query cell: the cell and where in `i` it stands."""
-    order = torch.sort(i, stable=True)
-    cells, counts = torch.unique_consecutive(order.values, return_counts=True)
-    return list(zip(cells.tolist(), order.indices.split(counts.tolist()), strict=True))
+def _weighted_rows(matrix: Tensor, weights: Tensor) -> Tensor:
+    """Return ``weights @ matrix``; rows of zero weight (units that are off) are not even read."""
+    if 2 * int(weights.count_nonzero()) > weights.numel():
+        return weights @ matrix
+    bag, row = weights.nonzero(as_tuple=True)
+    starts = torch.searchsorted(bag, torch.arange(len(weights), device=bag.device))
+    return F.embedding_bag(row, matrix, starts, mode="sum", per_sample_weights=weights[bag, row])
+
+
+def _groups(cells: Tensor) -> list[tuple[int, Tensor]]:
+    """Return every cell in a sorted list of them, and where in the list it stands."""
+    found, counts = torch.unique_consecutive(cells, return_counts=True)
+    places = torch.arange(len(cells), device=cells.device)
+    return list(zip(found.tolist(), places.split(counts.tolist()), strict=True))

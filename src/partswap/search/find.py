@@ -28,7 +28,7 @@ from partswap.heads import HeadPlan, Prepared, SwapEvaluator
 from partswap.heads.base import lead
 from partswap.search.candidates import Candidates
 from partswap.search.checks import check_grids, check_settings, class_index, first_step, semantics
-from partswap.search.screening import estimated_gain, screened
+from partswap.search.screening import screened
 
 Objective = Literal["paper", "set"]
 #: ``screen="auto"`` evaluates at least so many candidates per list of edits exactly ...
@@ -293,22 +293,19 @@ class _Search:
         self, prepared: Prepared, paths: list[_Path], candidates: Candidates
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the candidates worth evaluating and the semantic part of their rank, in flat order per path."""
-        gradients = None
+        gains = None
         if self.screen is not None:
-            gradients = self.evaluator.gradients(prepared, self.target, leads=self.objective == "set")
+            gains = self.evaluator.gains(prepared, self.target, leads=self.objective == "set")
         leads = lead(prepared.logits, self.target)
         states, rows, cols, likes = [], [], [], []
         for number, path in enumerate(paths):
             open_pairs = candidates.open(path.edits)
             likeness = self._likeness(path)
-            if gradients is not None and self.screen is not None:
-                cells, donors = prepared.cells[number], self.evaluator.donors
-                rank = estimated_gain(gradients[0][number], cells, donors)
+            if gains is not None and self.screen is not None:
+                rank, *forward = next(gains)
                 if likeness is not None:
                     rank = rank + self.lam * likeness
-                ahead = None
-                if self.objective == "set":
-                    ahead = leads[number] + estimated_gain(gradients[1][number], cells, donors)
+                ahead = leads[number] + forward[0] if forward else None
                 flat = screened(rank, ahead, open_pairs, self.screen)
             else:
                 flat = open_pairs.flatten().nonzero().flatten()

@@ -6,19 +6,6 @@ import torch
 from torch import Tensor
 
 
-def estimated_gain(gradient: Tensor, cells: Tensor, donors: Tensor) -> Tensor:
-    """Return the first-order estimate of the change of log probability for all swaps, ``(h*w, n*h*w)``.
-
-    Parameters
-    ----------
-    gradient, cells : Tensor
-        ``(h*w, d)``: of the target's log probability, and the grid it was taken at.
-    donors : Tensor
-        Distractor cells ``(n*h*w, d)``.
-    """
-    return gradient @ donors.T - (gradient * cells).sum(1, keepdim=True)
-
-
 def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
     """Return the flat indices of the `count` candidates worth evaluating, in ascending order.
 

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from partswap.errors import SettingError
 from partswap.experiments.clustering import cluster_parts, draw_clusters
-from partswap.experiments.explaining import explain_tasks, plan_tasks
 from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
 from partswap.experiments.tables import Cell, ResultTable
-from partswap.metrics import score_all
-from partswap.search.paper import Paper
 
 CLUSTERS = (15, 50, 250)
 #: What the auxiliary learned from.
@@ -39,33 +36,26 @@ def auxiliary(lab: Lab) -> Result:
     if not lab.auxiliaries:
         raise SettingError("there is no auxiliary to compare.", "Pass some: --auxiliary NAME, several times.")
     setting = lab.setting
-    plain = setting.with_auxiliary(None)
-    seed = lab.config.seed
-    tasks = plan_tasks(plain.encodings, distractors=1, seed=seed).first(lab.config.queries, seed=seed)
     facts = [setting.facts[i] for i in range(len(setting.data))]
     rows: list[Sequence[Cell]] = []
     figures = {}
     for choice in lab.auxiliaries:
         chosen = setting.with_auxiliary(choice)
-        encodings, explainer = chosen.encodings, chosen.explainer
-        assert encodings.aux is not None
-        assert explainer.auxiliary is not None
-        method = Paper(tau=explainer.auxiliary.tau)
-        title = f"explain with {choice.name}"
-        found = explain_tasks(explainer, encodings, tasks.tasks, method, track=lab.track, title=title)
-        scores = score_all([(cf, setting.facts.evidence(task)) for task, cf in found], resamples=1000)
-        clustered = [cluster_parts(encodings.aux, facts, k, seed=seed) for k in CLUSTERS]
+        aux = chosen.encodings.aux
+        assert aux is not None  # there is an auxiliary
+        scores = lab.scores("paper", auxiliary=str(choice), distractors=1)
+        clustered = [cluster_parts(aux, facts, k, seed=lab.config.seed) for k in CLUSTERS]
         label = choice.name + (f" ({choice.layer})" if choice.layer else "")
         picture = "-".join(["clusters", choice.name.replace(":", "-"), *([choice.layer] if choice.layer else [])])
         figures[picture] = draw_clusters(
-            setting.data, setting.classifier.preprocess, clustered[1], explainer.split.grid
+            setting.data, setting.classifier.preprocess, clustered[1], setting.explainer.split.grid
         )
         numbers = [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
         accuracies = [100 * c.accuracy for c in clustered]
         rows.append([label, ANNOTATIONS.get(choice.name, "none"), *numbers, *accuracies, PUBLISHED.get(choice.name)])
     columns = ["auxiliary", "annotations", "Same-KP", "Near-KP", "#Edits", *(f"K={k}" for k in CLUSTERS)]
     note = (
-        f"{len(tasks)} images of {len(setting.data)}, {setting.classifier.architecture} cut at "
+        f"{scores['edits'].count} images of {len(setting.data)}, {setting.classifier.architecture} cut at "
         f"{setting.explainer.split.layer}, the paper's greedy search with one distractor, all edits. "
         f"K: part clustering accuracy. Last column: Same-KP / K=15, 50, 250 as published, VGG-16 on all 200 classes."
     )
