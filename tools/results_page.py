@@ -1,4 +1,7 @@
-"""Write docs/results from what tools/cub60.sh left in its folder: ``python tools/results_page.py OUT``."""
+"""Write docs/results from what tools/cub60.sh and tools/cub60_tables.sh left in their folder.
+
+``python tools/results_page.py OUT_FOLDER``
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,11 @@ from pathlib import Path
 
 from PIL import Image
 
+#: Tables of the second script by model, in the order of the page.
+TABLES = {
+    "vgg16": ["sota", "components", "foreground", "temperature", "hard-soft", "selection", "prefilter"],
+    "resnet50": ["sota", "components"],
+}
 DOCS = Path(__file__).parents[1] / "docs" / "results"
 PAGE = Path(__file__).with_suffix(".md").read_text()
 
@@ -20,21 +28,30 @@ def main(out: Path) -> None:
     about = {
         name: json.loads((out / name / "model.json").read_text())["record"] for name in ("vgg16", "resnet50", "parts")
     }
-    script = (Path(__file__).parent / "cub60.sh").read_text()
+    script, tables = ((Path(__file__).parent / name).read_text() for name in ("cub60.sh", "cub60_tables.sh"))
     facts = {
         "minutes": f"{times['all'] / 60:.0f}",
+        "tables_minutes": f"{sum(int(line.split()[-1]) for line in (out / 'tables.txt').open()) / 60:.0f}",
         "vgg16": f"{about['vgg16']['accuracy']:.1%}",
         "resnet50": f"{about['resnet50']['accuracy']:.1%}",
         "parts": f"{100 * about['parts']['mean_ap']:.1f}",
         "by_part": ", ".join(f"{p} {100 * v:.0f}" for p, v in about["parts"]["average_precision"].items()),
         "script": script[script.index("set -eu") :].rstrip(),
+        "tables_script": tables[tables.index("set -eu") :].rstrip(),
         **{f"{name}_minutes": f"{times[name] / 60:.0f}" for name in about},
         "auxiliary": (out / "auxiliary" / "auxiliary.md").read_text().strip(),
     }
+    for model, names in TABLES.items():
+        for name in names:
+            facts[f"{model}_{name.replace('-', '_')}"] = (out / f"tables-{model}" / f"{name}.md").read_text().strip()
     DOCS.mkdir(parents=True, exist_ok=True)
     (DOCS / "README.md").write_text(re.sub(r"\{(\w+)\}", lambda match: facts[match[1]], PAGE))
-    for suffix in ("md", "csv"):
-        shutil.copy(out / "auxiliary" / f"auxiliary.{suffix}", DOCS)
+    shutil.copy(out / "auxiliary" / "auxiliary.csv", DOCS)
+    for model, names in TABLES.items():
+        for name in names:
+            shutil.copy(out / f"tables-{model}" / f"{name}.csv", DOCS / f"{name}-{model}.csv")
+    for figure in ("pareto", "temperature"):
+        shutil.copy(out / "tables-vgg16" / f"{figure}.svg", DOCS)
     for name, source in (("imagenet", "imagenet_resnet50_v1"), ("classifier", "classifier")):
         picture = Image.open(out / "auxiliary" / f"clusters-{source}.png").convert("RGB")
         picture.thumbnail((1000, 1000))

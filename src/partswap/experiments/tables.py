@@ -14,11 +14,12 @@ from rich.table import Table
 
 
 class Measured(NamedTuple):
-    """A number with its 95 % confidence interval."""
+    """A number with its 95 % confidence interval; shown with the table's number of decimals, or its own."""
 
     value: float
     low: float
     high: float
+    digits: int | None = None
 
 
 Cell = str | float | int | Measured | None
@@ -51,7 +52,8 @@ class ResultTable:
         if cell is None:
             return "-"
         if isinstance(cell, Measured):
-            return f"{cell.value:.{self.digits}f} ±{(cell.high - cell.low) / 2:.{self.digits}f}"
+            digits = self.digits if cell.digits is None else cell.digits
+            return f"{cell.value:.{digits}f} ±{(cell.high - cell.low) / 2:.{digits}f}"
         return f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)
 
     def rich(self) -> Table:

@@ -35,6 +35,8 @@ Objective = Literal["paper", "set"]
 AUTO_LEAST = 64
 #: ... and more where they are cheap: about as many as this many multiply-adds pay for, all lists together.
 AUTO_MACS = 1e9
+#: Where they are not, lists share so many times AUTO_LEAST: of eight lists that grow, few have a best one.
+AUTO_SHARED = 2
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,7 @@ class _Search:
         self.evaluator, self.target, self.likeness = evaluator, target, likeness
         self.lam, self.objective, self.beam = lam, objective, beam
         self.screen = screen_size(evaluator, beam) if screen == "auto" else screen
+        self.shared = None if screen != "auto" or self.screen is None else max(AUTO_SHARED * AUTO_LEAST, self.screen)
         self.evaluations = 0
 
     def run(self, prepared: Prepared, candidates: Candidates, limit: int) -> tuple[_Path, bool]:
@@ -297,24 +300,30 @@ class _Search:
         if self.screen is not None:
             gains = self.evaluator.gains(prepared, self.target, leads=self.objective == "set")
         leads = lead(prepared.logits, self.target)
-        states, rows, cols, likes = [], [], [], []
+        scores = prepared.logits.log_softmax(1)[:, self.target]
+        states, flats, likes, ranks, aheads = [], [], [], [], []
         for number, path in enumerate(paths):
             open_pairs = candidates.open(path.edits)
             likeness = self._likeness(path)
             if gains is not None and self.screen is not None:
-                rank, *forward = next(gains)
-                if likeness is not None:
-                    rank = rank + self.lam * likeness
+                gain, *forward = next(gains)
+                rank = scores[number] + (gain if likeness is None else gain + self.lam * likeness)
                 ahead = leads[number] + forward[0] if forward else None
                 flat = screened(rank, ahead, open_pairs, self.screen)
+                ranks.append(rank.flatten()[flat])
+                aheads += [] if ahead is None else [ahead.flatten()[flat]]
             else:
                 flat = open_pairs.flatten().nonzero().flatten()
-            i, j = flat // candidates.shape[1], flat % candidates.shape[1]
-            states.append(torch.full_like(i, number))
-            rows.append(i)
-            cols.append(j)
-            likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(i).float())
-        return torch.cat(states), torch.cat(rows), torch.cat(cols), torch.cat(likes)
+            states.append(torch.full_like(flat, number))
+            flats.append(flat)
+            likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(flat).float())
+        state, flat, like = torch.cat(states), torch.cat(flats), torch.cat(likes)
+        if self.shared is not None and len(flat) > self.shared:
+            rank = torch.cat(ranks)
+            open_pairs = torch.ones_like(rank, dtype=torch.bool)
+            kept = screened(rank, torch.cat(aheads) if aheads else None, open_pairs, self.shared)
+            state, flat, like = state[kept], flat[kept], like[kept]
+        return state, flat // candidates.shape[1], flat % candidates.shape[1], like
 
     def _likeness(self, path: _Path) -> Tensor | None:
         """Return the semantic part of the rank of every next edit, ``(h*w, n*h*w)``, not yet times lam."""

@@ -121,11 +121,12 @@ def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
     value = getattr(score, which)
     if value is None:
         return None
-    factor = 100.0 if METRICS.get(metric)().percent else 1.0
+    percent = METRICS.get(metric)().percent
+    factor = 100.0 if percent else 1.0
     bounds = getattr(score, f"{which}_interval")
     if bounds is None:
         return factor * float(value)
-    return Measured(factor * value, factor * bounds[0], factor * bounds[1])
+    return Measured(factor * value, factor * bounds[0], factor * bounds[1], 1 if percent else None)
 
 
 PaperTable = Callable[[Lab], Result]
