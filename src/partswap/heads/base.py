@@ -85,6 +85,11 @@ class SwapEvaluator(ABC):
         """The query's own grid, prepared."""
         return self.prepare(self.query[None])
 
+    def run(self, cells: Tensor) -> Tensor:
+        """Return the logits of grids given as cells ``(m, h*w, d)``; gradients pass through it."""
+        logits: Tensor = self.head(self.to_grids(cells))
+        return logits
+
     # -- what follows from it ---------------------------------------------------------------------------------------
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
@@ -98,10 +103,7 @@ class SwapEvaluator(ABC):
         """
         # One state at a time where activations are large: a backward pass keeps all of them.
         size = max(1, min(len(prepared.cells), self.chunk_size // 8))
-        parts = [
-            self._backward(lambda cells: self.head(self.to_grids(cells)), cells, target, leads)
-            for cells in prepared.cells.split(size)
-        ]
+        parts = [self._backward(self.run, cells, target, leads) for cells in prepared.cells.split(size)]
         return [torch.cat(kind) for kind in zip(*parts, strict=True)]
 
     def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
@@ -110,14 +112,13 @@ class SwapEvaluator(ABC):
             yield [g @ self.donors.T - (g * cells).sum(1, keepdim=True) for g in kinds]
 
     def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int, leads: bool) -> list[Tensor]:
-        """Return the gradients of `function` (to logits) at some points, both kinds in one pass."""
+        """Return the gradients of `function` (to logits) at some points, both kinds from one forward pass."""
         with torch.enable_grad():
-            points = torch.cat([at, at] if leads else [at]).detach().requires_grad_()
+            points = at.detach().requires_grad_()
             logits = function(points).float()
-            score = F.log_softmax(logits[: len(at)], 1)[:, target].sum()
-            if leads:
-                score = score + lead(logits[len(at) :], target).sum()
-            return list(torch.autograd.grad(score, points)[0].split(len(at)))
+            scores = [F.log_softmax(logits, 1)[:, target].sum()]
+            scores += [lead(logits, target).sum()] if leads else []
+            return [torch.autograd.grad(score, points, retain_graph=score is not scores[-1])[0] for score in scores]
 
     def evaluate(
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True
