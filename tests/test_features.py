@@ -17,7 +17,7 @@ from partswap.errors import ImageError, NonFiniteError, ShapeError
 from partswap.explainer import Explainer
 from partswap.grid import GridShape
 from partswap.models import shipped
-from partswap.models.auxiliaries import Auxiliary
+from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.fingerprint import model_fingerprint
 
 DATA = Subset(Aviary("test", per_class=1), range(10))
@@ -111,6 +111,21 @@ def test_a_fingerprint_sees_weights_buffers_and_strides():
     assert model_fingerprint(a) != before
 
 
+def test_a_classifier_that_is_its_own_auxiliary_runs_once(tmp_path):
+    model = shipped.load("vgg")
+    same, other = (Explainer(model, auxiliary=auxiliary, preprocess=shipped.PREPROCESS) for auxiliary in (
+        "classifier",
+        load_auxiliary("classifier", classifier=shipped.load("vgg"), preprocess=shipped.PREPROCESS),
+    ))  # fmt: skip
+    own = encode_dataset(DATA, same, cache=tmp_path)
+    assert [p.name.partition("-")[0] for p in tmp_path.iterdir()] == ["features"]
+    # Another network with the same weights is not looked through: it is computed, and is the same.
+    computed = encode_dataset(DATA, other, cache=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert np.array_equal(own.aux, own.grids)
+    assert np.allclose(computed.aux, own.aux, atol=1e-2)
+
+
 def test_an_auxiliary_is_resized_to_the_classifiers_grid(tmp_path):
     torch.manual_seed(0)
     auxiliary = Auxiliary("conv", nn.Conv2d(3, 5, 16, 16), shipped.PREPROCESS)
@@ -156,7 +171,7 @@ from partswap.data.base import Dataset
 from partswap.data.features import auxiliary_features
 from partswap.grid import GridShape
 from partswap.images import Preprocess
-from partswap.models.auxiliaries import Auxiliary
+from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 
 class Blank(Dataset):
     classes, split = ["a"], "test"

@@ -25,6 +25,7 @@ from partswap.images import Preprocess
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast
+from partswap.models.trunk import Trunk
 from partswap.progress import Track, no_progress
 from partswap.store import Store, default_cache
 
@@ -101,7 +102,9 @@ def encode_dataset(
     """
     classifier = classifier_features(data, explainer, cache=cache, precision=precision, track=track)
     aux = None
-    if explainer.auxiliary is not None:
+    if explainer.auxiliary is not None and _is_own(explainer.auxiliary, explainer):
+        aux = classifier.array("grids")  # there is no need to compute them twice
+    elif explainer.auxiliary is not None:
         aux = auxiliary_features(
             data,
             explainer.auxiliary,
@@ -114,6 +117,15 @@ def encode_dataset(
     contexts = classifier.array("contexts") if "contexts" in classifier.names else None
     logits = torch.from_numpy(np.array(classifier.array("logits")))
     return Encodings(data, explainer.preprocess, classifier.array("grids"), logits, contexts, aux)
+
+
+def _is_own(auxiliary: Auxiliary, explainer: Explainer) -> bool:
+    """Tell whether an auxiliary's grids are those of the classifier itself, at the layer it is cut at."""
+    trunk, split = auxiliary.model, explainer.split
+    if not isinstance(trunk, Trunk) or trunk.layer != split.layer or auxiliary.preprocess != explainer.preprocess:
+        return False
+    mine, theirs = ({p.data_ptr() for p in m.parameters()} for m in (split.features, trunk))
+    return bool(mine) and mine <= theirs
 
 
 def classifier_features(
