@@ -4,7 +4,10 @@ import csv
 import errno
 import json
 import multiprocessing as mp
+import pickle
 import random
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -270,6 +273,17 @@ def test_two_workers_give_what_one_gives_even_if_one_is_killed(whole_run, bundle
     assert set(found) == set(shards)
     for shard, explained in found.items():
         assert [timeless(cf) for cf in explained] == [timeless(whole.explained(shard.method)[shard.start][1])]
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", "test_vit"])
+def test_a_network_of_others_is_built_where_nothing_was_imported_yet(name, tmp_path):
+    from partswap.models.zoo import load_model
+
+    network = load_model(name)
+    (tmp_path / "network").write_bytes(pickle.dumps(FrozenNetwork.of(network)))
+    code = "import pickle, sys; print(type(pickle.load(open(sys.argv[1], 'rb')).build()).__name__)"
+    made = subprocess.run([sys.executable, "-c", code, tmp_path / "network"], capture_output=True, text=True)
+    assert made.stdout.strip() == type(network).__name__, made.stderr
 
 
 def test_a_shard_that_kills_its_worker_twice_is_an_error(monkeypatch):

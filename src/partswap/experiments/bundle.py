@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from partswap import _vision
 from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
 from partswap.experiments.explaining import Task
@@ -116,6 +117,13 @@ class _Thawer(pickle.Unpickler):
         super().__init__(file)
         self._arrays = arrays
         self._made: dict[int, Tensor] = {}
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Import torchvision and timm the way that works beside any torch."""
+        package = module_name.partition(".")[0]
+        if package in ("torchvision", "timm"):
+            getattr(_vision, package)()
+        return super().find_class(module_name, global_name)
 
     def persistent_load(self, pid: Any) -> Tensor:
         index, kind, shape, parameter, gradient = pid
