@@ -43,19 +43,31 @@ def main(out: Path) -> None:
     }
     for model, names in TABLES.items():
         for name in names:
-            facts[f"{model}_{name.replace('-', '_')}"] = (out / f"tables-{model}" / f"{name}.md").read_text().strip()
+            made = out / f"tables-{model}" / f"{name}.md"
+            shown = made.read_text().strip() if made.exists() else f"`partswap paper {name}`: not measured yet."
+            facts[f"{model}_{name.replace('-', '_')}"] = shown
+    figures = {"pareto": "Same-KP against the number of edits", "temperature": "weight and temperature"}
+    facts["temperature_figures"] = "\n\n".join(
+        f"![{text}]({name}.svg)" for name, text in figures.items() if (out / "tables-vgg16" / f"{name}.svg").exists()
+    )
     DOCS.mkdir(parents=True, exist_ok=True)
     (DOCS / "README.md").write_text(re.sub(r"\{(\w+)\}", lambda match: facts[match[1]], PAGE))
     shutil.copy(out / "auxiliary" / "auxiliary.csv", DOCS)
     for model, names in TABLES.items():
         for name in names:
-            shutil.copy(out / f"tables-{model}" / f"{name}.csv", DOCS / f"{name}-{model}.csv")
-    for figure in ("pareto", "temperature"):
-        shutil.copy(out / "tables-vgg16" / f"{figure}.svg", DOCS)
+            _copy(out / f"tables-{model}" / f"{name}.csv", DOCS / f"{name}-{model}.csv")
+    for figure in figures:
+        _copy(out / "tables-vgg16" / f"{figure}.svg", DOCS / f"{figure}.svg")
     for name, source in (("imagenet", "imagenet_resnet50_v1"), ("classifier", "classifier")):
         picture = Image.open(out / "auxiliary" / f"clusters-{source}.png").convert("RGB")
         picture.thumbnail((1000, 1000))
         picture.save(DOCS / f"clusters-{name}.jpg", quality=82)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file of the second script, which may not have come so far."""
+    if source.exists():
+        shutil.copy(source, target)
 
 
 if __name__ == "__main__":

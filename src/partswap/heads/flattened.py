@@ -240,8 +240,8 @@ class FlattenedEvaluator(SwapEvaluator):
 
 
 def _weighted_rows(matrix: Tensor, weights: Tensor) -> Tensor:
-    """Return ``weights @ matrix``; rows of zero weight (units that are off) are not even read."""
-    if 2 * int(weights.count_nonzero()) > weights.numel():
+    """Return ``weights @ matrix``; for few weights, rows of zero weight (units that are off) are not even read."""
+    if int(weights.count_nonzero()) > len(matrix):  # more rows to read, one by one, than there are
         return weights @ matrix
     bag, row = weights.nonzero(as_tuple=True)
     starts = torch.searchsorted(bag, torch.arange(len(weights), device=bag.device))
