@@ -31,7 +31,6 @@ def main(out: Path) -> None:
     script, tables = ((Path(__file__).parent / name).read_text() for name in ("cub60.sh", "cub60_tables.sh"))
     facts = {
         "minutes": f"{times['all'] / 60:.0f}",
-        "tables_minutes": f"{sum(int(line.split()[-1]) for line in (out / 'tables.txt').open()) / 60:.0f}",
         "vgg16": f"{about['vgg16']['accuracy']:.1%}",
         "resnet50": f"{about['resnet50']['accuracy']:.1%}",
         "parts": f"{100 * about['parts']['mean_ap']:.1f}",
