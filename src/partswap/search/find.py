@@ -241,7 +241,7 @@ class _Search:
         self.evaluator, self.target, self.likeness = evaluator, target, likeness
         self.lam, self.objective, self.beam = lam, objective, beam
         self.screen = screen_size(evaluator, beam) if screen == "auto" else screen
-        self.shared = None if screen != "auto" or self.screen is None else max(AUTO_SHARED * AUTO_LEAST, self.screen)
+        self.shared = shared_size(evaluator) if screen == "auto" else None
         self.evaluations = 0
 
     def run(self, prepared: Prepared, candidates: Candidates, limit: int) -> tuple[_Path, bool]:
@@ -318,7 +318,7 @@ class _Search:
             flats.append(flat)
             likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(flat).float())
         state, flat, like = torch.cat(states), torch.cat(flats), torch.cat(likes)
-        if self.shared is not None and len(flat) > self.shared:
+        if self.shared is not None and ranks and len(flat) > self.shared:
             rank = torch.cat(ranks)
             open_pairs = torch.ones_like(rank, dtype=torch.bool)
             kept = screened(rank, torch.cat(aheads) if aheads else None, open_pairs, self.shared)
@@ -362,5 +362,14 @@ class _Search:
 
 def screen_size(evaluator: SwapEvaluator, beam: int) -> int | None:
     """Return how many candidates per list ``screen="auto"`` evaluates exactly; None if all are cheap enough."""
-    count = max(AUTO_LEAST, int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1) / beam))
+    count = max(AUTO_LEAST, _affordable(evaluator) // beam)
     return None if count >= evaluator.shape.cells * len(evaluator.donors) else count
+
+
+def shared_size(evaluator: SwapEvaluator) -> int:
+    """Return how many candidates of all lists together ``screen="auto"`` evaluates exactly, at most."""
+    return max(AUTO_SHARED * AUTO_LEAST, _affordable(evaluator))
+
+
+def _affordable(evaluator: SwapEvaluator) -> int:
+    return int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1))
