@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
+from partswap.experiments.paper.lab import METHODS, PAPER, Lab, Result, cell
 from partswap.experiments.tables import Cell, ResultTable
 
 PUBLISHED = {"goyal": "94.2 / 54.6 / 8.3 / 5.5", "paper": "99.1 / 68.5 / 35.3 / 3.9"}
-METHODS: tuple[tuple[str, str, dict[str, float]], ...] = (
-    ("goyal", "Goyal et al.", {}),
-    ("paper", "Vandenhende et al.", {"keep": 0.1}),
-    ("partswap", "partswap", {}),
-)
 
 
 @PAPER.register("foreground")

@@ -20,6 +20,13 @@ from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.store import read_json
 
+#: The three methods most tables compare: name, title, settings.
+METHODS: tuple[tuple[str, str, dict[str, float]], ...] = (
+    ("goyal", "Goyal et al.", {}),
+    ("paper", "Vandenhende et al.", {"keep": 0.1}),
+    ("partswap", "partswap", {}),
+)
+
 
 @dataclass(frozen=True)
 class Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partswap.experiments.paper.lab import PAPER, Lab, Result, cell
+from partswap.experiments.paper.lab import METHODS, PAPER, Lab, Result, cell
 from partswap.experiments.tables import Cell, ResultTable
 
 PUBLISHED = {
@@ -11,11 +11,6 @@ PUBLISHED = {
     ("paper", "confusion"): "68.5 / 35.3 / 3.9",
     ("paper", "attributes"): "68.6 / 35.6 / 3.9",
 }
-METHODS: tuple[tuple[str, str, dict[str, float]], ...] = (
-    ("goyal", "Goyal et al.", {}),
-    ("paper", "Vandenhende et al.", {"keep": 0.1}),
-    ("partswap", "partswap", {}),
-)
 
 
 @PAPER.register("selection")
