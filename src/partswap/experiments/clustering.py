@@ -91,7 +91,7 @@ def fit_kmeans(grids: NDArray[Any], clusters: int, *, seed: int = 0, chunk: int 
     for start in range(0, images, chunk):
         block = directions(grids[start : start + chunk])
         chosen.append(block if share == 1 else block[rng.random(len(block)) < share])
-    model = MiniBatchKMeans(clusters, random_state=seed, batch_size=4096, n_init=3, max_iter=50)
+    model = MiniBatchKMeans(clusters, random_state=seed, batch_size=4096, n_init=1, max_iter=50)
     return model.fit(np.concatenate(chosen))
 
 
