@@ -3,5 +3,5 @@
 import os
 
 
-def die(pipe, bundle):
+def die(pipe):
     os._exit(9)

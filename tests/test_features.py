@@ -1,6 +1,7 @@
 """Features of data sets on disk: right, resumable, never stale, bounded in memory."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -109,6 +110,38 @@ def test_a_fingerprint_sees_weights_buffers_and_strides():
     before = model_fingerprint(a)
     a[1].running_mean[0] = 1
     assert model_fingerprint(a) != before
+
+
+def test_a_fingerprint_sees_what_a_forward_pass_does_and_buffers_that_are_not_saved():
+    def network(code, mean=0.0):
+        names = {"nn": nn, "torch": torch}
+        exec(
+            "class Network(nn.Module):\n"
+            "    def __init__(self, mean):\n"
+            "        super().__init__()\n"
+            "        self.register_buffer('mean', torch.tensor([mean]), persistent=False)\n"
+            "    def forward(self, x):\n"
+            f"        return {code}\n",
+            names,
+        )
+        return names["Network"](mean)
+
+    same = [model_fingerprint(network("torch.relu(x - self.mean)")) for _ in range(2)]
+    assert same[0] == same[1]
+    others = [network("torch.tanh(x - self.mean)"), network("torch.relu(x + self.mean)"), network("x", 1.0)]
+    assert len({same[0], *(model_fingerprint(other) for other in others)}) == 4
+
+
+def test_a_fingerprint_is_the_same_in_every_process():
+    script = (
+        "from partswap._vision import torchvision; from partswap.models.fingerprint import model_fingerprint\n"
+        "import torch; torch.manual_seed(0)\n"
+        "print(model_fingerprint(torchvision().models.swin_t(weights=None)))"
+    )
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
+    runs = [subprocess.run([sys.executable, "-c", script], env=e, capture_output=True, text=True) for e in environments]
+    assert runs[0].stdout.strip(), runs[0].stderr
+    assert runs[0].stdout == runs[1].stdout
 
 
 def test_a_classifier_that_is_its_own_auxiliary_runs_once(tmp_path):

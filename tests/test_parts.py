@@ -19,7 +19,7 @@ from partswap.errors import FileFormatError, LayerError, PartswapError, SettingE
 from partswap.experiments.clustering import cluster_parts, directions, draw_clusters, name_clusters
 from partswap.experiments.setting import AuxiliaryChoice, open_classifier, open_setting
 from partswap.experiments.train_classifier import Plan
-from partswap.experiments.train_parts import average_precisions, cell_loss, part_targets, train_parts
+from partswap.experiments.train_parts import average_precisions, cell_loss, mirrored_targets, part_targets, train_parts
 from partswap.experiments.tune import Point, knee, pareto, tune
 from partswap.grid import GridShape
 from partswap.images import Preprocess
@@ -80,6 +80,13 @@ def test_targets_are_the_parts_each_cell_holds():
     for part, points in data[0].keypoints.items():
         for x, y in points:
             assert targets[list(data.parts).index(part), int(y / 32), int(x / 32)]
+
+
+def test_a_left_eye_is_a_right_eye_in_the_mirror():
+    targets = torch.zeros(1, 3, 2, 2, dtype=torch.bool)
+    targets[0, 0, 0, 0] = targets[0, 2, 1, 0] = True
+    seen = mirrored_targets(targets, ["left eye", "right eye", "tail"])
+    assert seen.nonzero().tolist() == [[0, 1, 0, 1], [0, 2, 1, 1]]
 
 
 def test_the_loss_sees_only_cells_with_keypoints():

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from partswap.cli import app
 from partswap.errors import PartswapError, SettingError
 from partswap.experiments.sanity import (
+    chance_overlap,
     check_sanity,
     check_stability,
     compare_shifted,
@@ -46,6 +47,14 @@ def test_random_weights_change_explanations(setting):
         assert row.overlap.interval[0] <= row.overlap.mean <= row.overlap.interval[1]
     assert all(torch.equal(a, b) for a, b in zip(before, setting.classifier.model.parameters(), strict=True))
     assert check_sanity(setting, queries=4, distractors=1, which=["head"]) == [found["head"]]
+
+
+def test_chance_is_what_drawing_at_random_gives():
+    assert chance_overlap(1, 1, 49) == pytest.approx(1 / 49)
+    rng = np.random.default_rng(0)
+    drawn = [[set(rng.permutation(49)[:count].tolist()) for count in (3, 5)] for _ in range(4000)]
+    seen = np.mean([len(a & b) / len(a | b) for a, b in drawn])
+    assert chance_overlap(3, 5, 49) == pytest.approx(seen, rel=0.05)
 
 
 def test_the_same_weights_give_the_same_explanations(setting, monkeypatch):

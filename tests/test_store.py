@@ -104,6 +104,15 @@ def test_kill_nine_and_again_is_byte_for_byte_the_same(tmp_path):
     assert {n: b for n, b in cut.items() if not n.endswith(".tmp")} == whole
 
 
+def test_two_that_fill_one_store_do_not_get_into_each_others_way(tmp_path):
+    script = SCRIPT.replace("while", "with store.alone():\n  while").replace("\n    ", "\n      ")
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "two")]) for _ in range(2)]
+    assert [writer.wait(120) for writer in writers] == [0, 0]
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "one")], check=True, timeout=120)
+    one, two = (contents(next((tmp_path / name).iterdir())) for name in ("one", "two"))
+    assert one == two
+
+
 def test_wrong_rows_are_refused(tmp_path):
     store = Store(tmp_path, "n", {}, 4)
     store.append(a=np.zeros((2, 3), np.float32))

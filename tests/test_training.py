@@ -20,9 +20,9 @@ from partswap.cli import app
 from partswap.data.aviary import Aviary
 from partswap.data.subset import Subset, held_out
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
-from partswap.experiments.train_classifier import Plan, train_classifier
+from partswap.experiments.train_classifier import LEARNING_RATES, Plan, train_classifier
 from partswap.models.checkpoints import load_classifier
-from partswap.models.training import Recipe, fit, search_lr, shuffled
+from partswap.models.training import Recipe, at_lr, fit, search_lr, shuffled
 from partswap.models.zoo import load_model
 
 RECIPE = Recipe(epochs=3, batch=8, lr=0.05)
@@ -145,6 +145,20 @@ def test_the_best_learning_rate_wins_and_divergence_loses():
     assert search_lr([0.03, 0.01, 0.001], Recipe(lr=0.01, new_lr=0.1), trial) == 0.01
 
 
+def test_a_recipe_at_another_rate_keeps_the_proportion():
+    assert at_lr(Recipe(lr=0.01), 0.1) == Recipe(lr=0.1)
+    assert at_lr(Recipe(lr=0.01, new_lr=0.05), 0.1).new_lr == pytest.approx(0.5)
+
+
+def test_one_training_at_a_time_writes_to_a_folder(tmp_path):
+    def meanwhile(epoch, first):
+        with pytest.raises(PartswapError, match="another process is training"):
+            train(network(), tmp_path)
+        yield from batches(epoch, first)
+
+    fit(network(), meanwhile, 5, replace(RECIPE, epochs=1), tmp_path, loss=F.cross_entropy)
+
+
 # -- classifiers ----------------------------------------------------------------------------------------------------
 
 TRAIN, TEST = Aviary("train", per_class=2), Aviary("test", per_class=1)
@@ -165,8 +179,61 @@ def test_a_classifier_is_trained_saved_and_read_back(tmp_path, freeze):
     stamp = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
     train_classifier(*few, plan, SMALL, tmp_path / "out", cache=tmp_path / "cache")
     assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == stamp
-    with pytest.raises(SettingError, match="made otherwise"):
-        train_classifier(*few, replace(plan, views=3), SMALL, tmp_path / "out", cache=tmp_path / "cache")
+    for other in (replace(plan, views=3), SMALL), (plan, replace(SMALL, lr=0.02)):
+        with pytest.raises(SettingError, match=r"made otherwise \((plan.views was 2|recipe.lr was 0.01) and is"):
+            train_classifier(*few, *other, tmp_path / "out", cache=tmp_path / "cache")
+
+
+def test_dropout_drops_behind_a_frozen_layer(tmp_path):
+    """What is cut from a network stays in eval mode when told to train, but learning needs its dropout."""
+    few = Subset(TRAIN, range(16)), Subset(TEST, range(4))
+    seen = []
+    dropout = nn.Dropout.forward
+
+    def spy(self, x):
+        seen.append(self.training)
+        return dropout(self, x)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Dropout, "forward", spy)
+        plan = Plan("squeezenet1_1", None, "features.12", views=1)
+        trained = train_classifier(*few, plan, replace(SMALL, epochs=1), tmp_path / "out", cache=tmp_path / "cache")
+    assert True in seen
+    assert not seen[-1]  # when the test images were measured
+    assert not any(module.training for module in trained.model.modules())
+
+
+def test_a_searched_learning_rate_is_kept(tmp_path, monkeypatch):
+    few = Subset(TRAIN, range(80)), Subset(TEST, range(4))
+    monkeypatch.setitem(LEARNING_RATES, "sgd", (1e-6, 0.01))
+    plan = Plan("timm:test_resnet", None, "layer3", views=1)
+    recipe, where = replace(SMALL, lr=0.01, new_lr=0.05), {"cache": tmp_path / "cache", "search": True}
+
+    class StopError(Exception):
+        pass
+
+    def after_an_epoch(*_):
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("partswap.experiments.train_classifier.search_lr", lambda *args, **options: 1e-3)
+        patch.setattr("partswap.experiments.train_classifier.epoch_line", lambda console: after_an_epoch)
+        with pytest.raises(StopError):
+            train_classifier(*few, plan, recipe, tmp_path / "out", **where)
+    # Nothing is searched again: the other rates would have been tried.
+    trained = train_classifier(*few, plan, recipe, tmp_path / "out", **where)
+    assert (trained.record["recipe"]["lr"], trained.record["recipe"]["new_lr"]) == (1e-3, 5e-3)
+    assert (
+        train_classifier(*few, plan, recipe, tmp_path / "out", **where).record
+        == json.loads((tmp_path / "out" / "model.json").read_text())["record"]
+    )
+    one_each = Subset(TRAIN, range(40))
+    with pytest.raises(SettingError, match="no class has a second training image"):
+        train_classifier(one_each, few[1], plan, recipe, tmp_path / "one", **where)
+    searched = train_classifier(*few, plan, recipe, tmp_path / "searched", **where)
+    assert searched.record["recipe"]["lr"] in (1e-6, 0.01)
+    # Of both training sets and of the test images: trials used what the training needs anyway.
+    assert len(list((tmp_path / "cache").glob("trunk-*"))) == 3
 
 
 @pytest.mark.parametrize(
@@ -280,12 +347,12 @@ from partswap.data.subset import Subset
 from partswap.experiments.train_classifier import Plan, train_classifier
 from partswap.models.several import launch
 from partswap.models.training import Recipe
-sets = Subset(Aviary("train", per_class=1), range(16)), Subset(Aviary("test", per_class=1), range(4))
+sets = Subset(Aviary("train", per_class=1), range(17)), Subset(Aviary("test", per_class=1), range(4))
 root = Path({str(tmp_path)!r})
 plan, recipe = Plan("timm:test_resnet", None, "layer3", views=1), Recipe(epochs=2, batch=8, lr=0.01)
 for processes in (1, 2):
     launch(processes, lambda accelerator: train_classifier(
-        *sets, plan, recipe, root / str(processes), cache=root / "cache", accelerator=accelerator))
+        *sets, plan, recipe, root / str(processes), cache=root / f"cache{{processes}}", accelerator=accelerator))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -41,7 +41,9 @@ def classifier(
     resize: Resize = None,
     epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
     lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
-    new_lr: Annotated[float | None, typer.Option(help="Learning rate of layers that start random.")] = None,
+    new_lr: Annotated[
+        float | None, typer.Option(help="Of layers that start random; with --lr auto, in proportion to 0.01.")
+    ] = None,
     batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
     optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
     schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
@@ -72,7 +74,7 @@ def classifier(
 
     def run(accelerator: Any) -> None:
         train_classifier(
-            sets[0], sets[1], plan, recipe, out, lr=0.0 if lr == "auto" else None, cache=cache, track=bars,
+            sets[0], sets[1], plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
             console=console, accelerator=accelerator,
         )  # fmt: skip
 

@@ -12,7 +12,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,26 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not valid JSON ({error}).", "Delete it and run again.") from error
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold a lock while the context lasts; yields whether it could be had, which it always can if one waits.
+
+    The lock goes with the process, however it ends.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # no such locks on this system
+        yield True
+        return
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 class Store:
@@ -113,6 +134,13 @@ class Store:
                 f"the disk of {self.folder} is full after {self.done} of {self.count} rows.",
                 "Make room, or choose another cache folder (--cache), and run again: it goes on from here.",
             ) from error
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one process at a time append; one that had to wait goes on after what the other did."""
+        with locked(self.folder / ".lock", wait=True):
+            self._open()
+            yield
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array, memory-mapped and read-only; all of it must be there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,9 @@ class Aviary(Dataset):
     def fingerprint(self) -> str:
         """Return a key that changes with the settings and with the way birds are drawn."""
         drawn = [self.bird(i).pixels.tobytes() for i in range(0, len(self), max(1, len(self) // 3))]
-        return digest("aviary", self.split, self.per_class, self.seed, drawn)
+        # Other libraries show in a few birds; our own drawing may change for one species only.
+        code = [path.read_bytes() for path in sorted(Path(aviary.__file__).parent.glob("*.py"))]
+        return digest("aviary", self.split, self.per_class, self.seed, drawn, code)
 
     def differing_parts(self, first: int, second: int) -> frozenset[str]:
         """Return the parts in which two species truly differ."""

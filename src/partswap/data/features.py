@@ -216,13 +216,14 @@ def fill(
     """Compute what a store lacks, row by row of what `read` gives, beginning where an earlier run stopped."""
     if store.complete:
         return
-    # Batches begin at multiples of their size, so a run that was killed computes the very same batches.
-    chunks = [range(start, min(start + batch, store.count)) for start in range(store.done, store.count, batch)]
-    with track(title, store.count, store.done) as advance, torch.no_grad():
-        for inputs in prefetch(chunks, read):
-            found = compute(inputs)
-            store.append(**{name: rows.cpu().numpy() for name, rows in found.items()})
-            advance(len(inputs))
+    with store.alone(), torch.no_grad():
+        # Batches begin at multiples of their size, so a run that was killed computes the very same batches.
+        chunks = [range(start, min(start + batch, store.count)) for start in range(store.done, store.count, batch)]
+        with track(title, store.count, store.done) as advance:
+            for inputs in prefetch(chunks, read):
+                found = compute(inputs)
+                store.append(**{name: rows.cpu().numpy() for name, rows in found.items()})
+                advance(len(inputs))
 
 
 def prefetch(chunks: Sequence[Sequence[int]], read: Callable[[int], Tensor], *, workers: int = 2) -> Iterator[Tensor]:

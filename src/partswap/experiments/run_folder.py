@@ -28,7 +28,7 @@ from partswap.experiments.records import (
     with_seconds,
     write_table,
 )
-from partswap.store import read_json, write_json
+from partswap.store import locked, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -200,20 +200,13 @@ def enough_room(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Let only one process at a time work in a folder; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # no such locks on this system
-        yield
-        return
+    """Let only one process at a time work in a folder."""
     with enough_room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        (folder / ".lock").touch()
+    with locked(folder / ".lock", wait=False) as ours:
+        if not ours:
             raise PartswapError(
                 f"another process is working in {folder}.", "Wait for it, or choose another folder (--out)."
-            ) from error
+            )
         yield

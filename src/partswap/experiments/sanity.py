@@ -276,9 +276,16 @@ def _compare(
     union = len(a | b)
     if not union:
         return None
-    expected = len(a) * len(b) / other.split.grid.cells
-    chance = expected / (len(a) + len(b) - expected)
+    chance = chance_overlap(len(a), len(b), other.split.grid.cells)
     return len(a & b) / union, chance, _spearman(scores, first_order(other, query, donors, task.target))
+
+
+def chance_overlap(first: int, second: int, cells: int) -> float:
+    """Return the mean Jaccard index of two sets of so many cells, drawn at random."""
+    from scipy.stats import hypergeom
+
+    shared = np.arange(min(first, second) + 1)
+    return float((hypergeom.pmf(shared, cells, first, second) * shared / (first + second - shared)).sum())
 
 
 def _at_most(method: Method, edits: int) -> Method:

@@ -21,13 +21,14 @@ from partswap.errors import SettingError
 from partswap.experiments.views import Feed
 from partswap.images import Preprocess
 from partswap.models.checkpoints import Classifier, load_classifier, save_classifier
-from partswap.models.precision import autocast
+from partswap.models.precision import autocast, default_device, device_of
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.several import main_first
-from partswap.models.training import Recipe, fit, search_lr
+from partswap.models.training import Recipe, at_lr, fit, refuse_finished, search_lr
 from partswap.models.zoo import load_model, start_from
 from partswap.progress import Track, no_progress
 from partswap.splitting import Split, split
+from partswap.store import read_json
 
 #: What ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
 LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4, 1e-3)}
@@ -77,7 +78,7 @@ def train_classifier(
     recipe: Recipe,
     out: Path,
     *,
-    lr: float | None = None,
+    search: bool = False,
     cache: Path | None = None,
     track: Track = no_progress,
     console: Console | None = None,
@@ -93,8 +94,8 @@ def train_classifier(
         What, and how.
     out : Path
         Folder for checkpoints and the result.
-    lr : float, optional
-        Overrides the recipe's learning rate; 0 searches for a good one first.
+    search : bool
+        Whether to search for a good learning rate first; a training that goes on keeps the one that was found.
     cache : Path, optional
         Folder of caches.
     accelerator : accelerate.Accelerator, optional
@@ -105,16 +106,18 @@ def train_classifier(
         raise SettingError("the two splits have different classes.", "Use two splits of one data set.")
     if (out / "model.json").exists():
         done = load_classifier(out)
-        if done.record.get("plan") != asdict(plan) or done.record.get("data") != train.fingerprint():
-            raise SettingError(f"{out} holds a classifier made otherwise.", "Choose another folder, or delete it.")
+        if search:
+            recipe = at_lr(recipe, done.record["recipe"]["lr"])
+        refuse_finished(out, "a classifier", done.record, plan=asdict(plan), recipe=asdict(recipe),
+                        data=train.fingerprint())  # fmt: skip
         console.print(f"{out} is finished: {done.record['accuracy']:.1%} right", highlight=False)
         return done
     torch.manual_seed(recipe.seed)
-    session = _Session(train, plan, cache, recipe, track)
-    if lr == 0:
-        recipe = replace(recipe, lr=_find_lr(session, recipe, console))
-    elif lr is not None:
-        recipe = replace(recipe, lr=lr)
+    session = _Session(
+        train, plan, cache, recipe, track, default_device() if accelerator is None else accelerator.device
+    )
+    if search:
+        recipe = at_lr(recipe, _found_lr(out) or _find_lr(session, recipe, console))
     history = session.fit(recipe, out, console, accelerator)
     accuracy = session.accuracy(test)
     record: dict[str, Any] = {
@@ -136,18 +139,20 @@ def train_classifier(
 
 def clean_up(out: Path) -> None:
     """Remove what only an unfinished training needs."""
-    for leftover in (*out.glob("*checkpoint-*"), out / "training.json"):
+    for leftover in (*out.glob("*checkpoint-*"), out / "training.json", out / ".lock"):
         leftover.unlink(missing_ok=True)
 
 
 class _Session:
     """A network with the data it learns from."""
 
-    def __init__(self, train: Dataset, plan: Plan, cache: Path | None, recipe: Recipe, track: Track) -> None:
+    def __init__(
+        self, train: Dataset, plan: Plan, cache: Path | None, recipe: Recipe, track: Track, device: torch.device
+    ) -> None:
         self.train, self.plan, self.track, self.precision = train, plan, track, recipe.precision
         self.model = load_model(plan.architecture, classes=len(train.classes))
         self.random = begin(self.model, plan)
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.preprocess = plan.preprocess(self.model)
         trunk = cut_for_training(self.model, plan.freeze, self.preprocess.size) if plan.freeze is not None else None
         self.part: nn.Module = self.model if trunk is None else trunk.head.body
@@ -195,8 +200,9 @@ class _Session:
         self.part.eval()
         right = 0
         for meal in self.feed.test(data):
-            with autocast(self.precision):
-                said = self.part(*meal.inputs).argmax(1)
+            device = device_of(self.part)
+            with autocast(self.precision, device):
+                said = self.part(*(x.to(device) for x in meal.inputs)).argmax(1)
             right += sum(int(s) == data.label(i) for s, i in zip(said, meal.images, strict=True))
         return right / len(data)
 
@@ -210,9 +216,20 @@ def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:
     return say
 
 
+def _found_lr(out: Path) -> float | None:
+    """Return the learning rate of a training that was begun, None if there is none."""
+    begun = out / "training.json"
+    return float(read_json(begun)["settings"]["recipe"]["lr"]) if begun.exists() else None
+
+
 def _find_lr(session: _Session, recipe: Recipe, console: Console) -> float:
     """Return the learning rate that learns most in one epoch, judged on training images it did not see."""
+    session.feed.prepare(session.train)  # all of it is needed later
     rest, judged = held_out(session.train, share=0.1, seed=recipe.seed)
+    if not len(judged):
+        raise SettingError(
+            "no class has a second training image to judge learning rates by.", "Give a number instead of auto."
+        )
     before = {k: v.clone() for k, v in session.part.state_dict().items()}
 
     def trial(candidate: Recipe) -> float:
@@ -243,7 +260,7 @@ def begin(model: nn.Module, plan: Plan) -> list[str]:
 
 def cut_for_training(model: nn.Module, layer: str, size: int) -> Split:
     """Return a network cut where it is frozen; ``head.body`` is what can be trained."""
-    cut = split(model, layer, probe=torch.randn(2, 3, size, size))
+    cut = split(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
     if cut.route != "fx":
         raise SettingError(
             f"{type(model).__name__} cannot be trained behind {layer!r}: its graph cannot be read.",

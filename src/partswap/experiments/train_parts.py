@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from partswap.data.base import Dataset, Sample
+from partswap.data.geometry import swap_sides
 from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
 from partswap.experiments.train_classifier import Plan, begin, clean_up, cut_for_training, epoch_line, norms
@@ -24,8 +25,8 @@ from partswap.experiments.views import Feed, Meal
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.models.parts import Detector, PartsDetector, load_detector, save_detector
-from partswap.models.precision import autocast
-from partswap.models.training import Recipe, fit
+from partswap.models.precision import autocast, default_device, device_of
+from partswap.models.training import Recipe, fit, refuse_finished
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
 from partswap.splitting import Split
@@ -64,16 +65,20 @@ def train_parts(
         raise SettingError("this data set has no keypoints.", "Use one that has: cub, dogs, aviary, inaturalist.")
     if (out / "model.json").exists():
         done = load_detector(out)
+        refuse_finished(out, "a detector", {**done.record, "layer": done.layer, "parts": list(done.parts)},
+                        plan=asdict(plan), recipe=asdict(recipe), data=train.fingerprint(), layer=layer,
+                        parts=list(train.parts))  # fmt: skip
         console.print(f"{out} is finished: mean AP {100 * done.record['mean_ap']:.1f}", highlight=False)
         return done
     torch.manual_seed(recipe.seed)
     base = load_model(plan.architecture)
     begin(base, plan)
+    base.to(default_device())
     preprocess = plan.preprocess(base)
     model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(default_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
     trainer = _Session(model, base, preprocess, plan, cache, recipe, track)
-    history = trainer.fit(train, out, console)
+    history = trainer.fit(train, out, console, layer)
     precisions = trainer.average_precisions(test)
     mean = float(np.mean(list(precisions.values())))
     record: dict[str, Any] = {
@@ -114,7 +119,7 @@ class _Session:
         )
         self._targets: dict[tuple[int, int, int], Tensor] = {}
 
-    def fit(self, data: Dataset, out: Path, console: Console) -> list[dict[str, float]]:
+    def fit(self, data: Dataset, out: Path, console: Console, layer: str) -> list[dict[str, float]]:
         self.feed.prepare(data)
         return fit(
             self.part,
@@ -124,7 +129,7 @@ class _Session:
             out,
             loss=lambda logits, targets: cell_loss(logits.unflatten(1, targets.shape[1:]), targets),
             new=list(self.model.classify.parameters()),
-            key={"plan": asdict(self.plan), "data": data.fingerprint()},
+            key={"plan": asdict(self.plan), "data": data.fingerprint(), "layer": layer, "parts": list(data.parts)},
             track=self.track,
             frozen=norms(self.part) if self.plan.freeze_norm else (),
             on_epoch=epoch_line(console),
@@ -140,11 +145,14 @@ class _Session:
         found = []
         for index, view in zip(meal.images, meal.views, strict=True):
             at = (id(data), index, view)
-            if at not in self._targets:
-                self._targets[at] = part_targets(views.sample(index, view), data.parts, self.grid)
-            found.append(self._targets[at])
+            target = self._targets.get(at)
+            if target is None:
+                target = part_targets(views.sample(index, view), data.parts, self.grid)
+            if self.feed.trunk is not None or view == 0:  # others are never seen again
+                self._targets[at] = target
+            found.append(target)
         targets = torch.stack(found)
-        targets[meal.flipped] = targets[meal.flipped].flip(3)
+        targets[meal.flipped] = mirrored_targets(targets[meal.flipped], data.parts)
         return targets
 
     @torch.no_grad()
@@ -153,8 +161,9 @@ class _Session:
         self.part.eval()
         scores, truth = [], []
         for meal in self.feed.test(data):
-            with autocast(self.recipe.precision):
-                logits = self.part(*meal.inputs).float()
+            device = device_of(self.part)
+            with autocast(self.recipe.precision, device):
+                logits = self.part(*(x.to(device) for x in meal.inputs)).float().cpu()
             targets = self.targets(data, meal)
             held = targets.any(1)
             scores.append(logits.unflatten(1, targets.shape[1:]).softmax(1).movedim(1, 3)[held].numpy())
@@ -171,7 +180,7 @@ def _behind(flat: _Flat, trunk: Split, size: int) -> nn.Module:
         for node in (backbone.graph.nodes if isinstance(backbone, GraphModule) else ())
         if node.op == "call_module" and f"{node.target}.".startswith(f"{trunk.layer}.")
     ]
-    probe = torch.randn(2, 3, size, size)
+    probe = torch.randn(2, 3, size, size, device=device_of(flat))
     if inside:
         cut = cut_for_training(flat, f"detector.backbone.{inside[-1]}", size)
         with torch.no_grad():
@@ -191,6 +200,11 @@ def part_targets(sample: Sample, parts: Sequence[str], grid: GridShape) -> Tenso
         for part in held:
             targets[list(parts).index(part), cell] = True
     return targets.reshape(len(parts), grid.h, grid.w)
+
+
+def mirrored_targets(targets: Tensor, parts: Sequence[str]) -> Tensor:
+    """Return the targets ``(n, parts, h, w)`` of mirrored grids: a left eye is a right eye there."""
+    return targets[:, [list(parts).index(swap_sides(part)) for part in parts]].flip(3)
 
 
 def cell_loss(logits: Tensor, targets: Tensor) -> Tensor:

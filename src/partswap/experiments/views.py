@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from partswap.data.base import Dataset, Sample
 from partswap.data.features import fill, halved, prefetch
 from partswap.data.geometry import RandomView, on_canvas
+from partswap.data.subset import Subset
 from partswap.images import Preprocess
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast
@@ -22,6 +23,9 @@ from partswap.models.training import shuffled, step_seed
 from partswap.progress import Track, no_progress
 from partswap.splitting import Split
 from partswap.store import Store, default_cache
+
+#: From images and the view of each to the trunk's output.
+Rows = Callable[[Sequence[int], Sequence[int]], tuple[Tensor, ...]]
 
 
 class Views:
@@ -161,7 +165,7 @@ class Feed:
     ) -> None:
         self.preprocess, self.trunk, self.count, self.seed = preprocess, trunk, views, seed
         self.cache, self.precision, self.track = cache, precision, track
-        self._frozen: dict[tuple[int, int], FrozenViews] = {}
+        self._frozen: dict[tuple[int, int], FrozenViews] = {}  # by data set and number of views
 
     def views(self, data: Dataset) -> Views:
         """Return the views of a data set."""
@@ -170,7 +174,7 @@ class Feed:
     def prepare(self, data: Dataset) -> None:
         """Compute what training on a data set will need, if anything."""
         if self.trunk is not None:
-            self._behind(data, self.count)
+            self._rows(data, self.count)
 
     def epoch(self, data: Dataset, batch: int, epoch: int, first: int) -> Iterator[Meal]:
         """Yield an epoch from step `first`: every image once, a random view of it."""
@@ -183,11 +187,11 @@ class Feed:
                 unflipped = torch.zeros(len(chosen), dtype=torch.bool)
                 yield Meal((inputs,), chosen, [1 + epoch] * len(chosen), unflipped)
             return
-        frozen = self._behind(data, self.count)
+        rows = self._rows(data, self.count)
         for step, chosen in enumerate(chunks, first):
             rng = np.random.default_rng((self.seed, 3, epoch, step))
             numbers = [int(v) for v in rng.integers(self.count, size=len(chosen))]
-            kept = frozen.rows(chosen, numbers)
+            kept = rows(chosen, numbers)
             # Tokens beside the grid know left from right, and a mirrored grid would contradict them.
             flipped = torch.from_numpy(rng.random(len(chosen)) < 0.5) & (len(kept) == 1)
             kept[0][flipped] = kept[0][flipped].flip(3)
@@ -200,16 +204,20 @@ class Feed:
             views = self.views(data)
             inputs: Iterator[tuple[Tensor, ...]] = ((x,) for x in prefetch(chunks, lambda i: views.tensor(i, 0)))
         else:
-            frozen = self._behind(data, 1)
-            inputs = (frozen.rows(chunk, [0] * len(chunk)) for chunk in chunks)
+            rows = self._rows(data, 1)
+            inputs = (rows(chunk, [0] * len(chunk)) for chunk in chunks)
         for chunk, given in zip(chunks, inputs, strict=True):
             yield Meal(given, chunk, [0] * len(chunk), torch.zeros(len(chunk), dtype=torch.bool))
 
-    def _behind(self, data: Dataset, count: int) -> FrozenViews:
+    def _rows(self, data: Dataset, count: int) -> Rows:
+        """Return what gives the trunk's output for some images and the view of each."""
         assert self.trunk is not None
+        if isinstance(data, Subset) and (whole := self._frozen.get((id(data.data), self.count))) is not None:
+            indices = data.indices  # what was kept of the whole serves its parts
+            return lambda images, numbers: whole.rows([indices[i] for i in images], numbers)
         at = (id(data), count)
         if at not in self._frozen:
             self._frozen[at] = FrozenViews(
                 self.views(data), self.trunk, count, cache=self.cache, precision=self.precision, track=self.track
             )
-        return self._frozen[at]
+        return self._frozen[at].rows

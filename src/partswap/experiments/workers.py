@@ -51,18 +51,23 @@ def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = 
 class _Worker:
     """A process with the shard it works on."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self) -> None:
         # Spawned, not forked: a copy of a process in which torch already has threads may hang.
         context = mp.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, bundle), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()  # or we would never see it closed
         self.shard: Shard | None = None
+        self.ready = False
 
-    def give(self, shard: Shard) -> None:
+    def give(self, shard: Shard, bundle: Bundle) -> None:
         self.shard = shard
         with suppress(OSError):  # if it is gone, reading from it says so
+            if not self.ready:
+                # Not an argument of the process: those are handed over in a way that waits forever for one that died.
+                self.pipe.send(bundle)
+                self.ready = True
             self.pipe.send(shard)
 
     def stop(self) -> None:
@@ -80,11 +85,12 @@ class _Pool:
     def run(self, shards: Sequence[Shard]) -> Iterator[Found]:
         waiting, lost = deque(shards), Counter[Shard]()
         try:
-            self.workers = [_Worker(self.bundle) for _ in range(self.count)]
+            for _ in range(self.count):  # one by one, so that those that started are stopped if another does not
+                self.workers.append(_Worker())
             while waiting or any(worker.shard for worker in self.workers):
                 for worker in self.workers:
                     if worker.shard is None and waiting:
-                        worker.give(waiting.popleft())
+                        worker.give(waiting.popleft(), self.bundle)
                 busy = {worker.pipe: worker for worker in self.workers if worker.shard is not None}
                 for pipe in wait(list(busy)):
                     worker = busy[pipe]  # type: ignore[index]
@@ -115,19 +121,17 @@ class _Pool:
                 "If the machine ran out of memory, use fewer --workers or a smaller memory_mb, and run again: what is "
                 "done is kept.",
             )
-        self.workers.append(_Worker(self.bundle))
+        self.workers.append(_Worker())
 
 
-def _serve(pipe: Connection, bundle: Bundle) -> None:
-    """Explain shards until the pipe is closed; the life of a worker process."""
+def _serve(pipe: Connection) -> None:
+    """Explain shards of the bundle that comes first until the pipe is closed; the life of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted and ends us
     session: Session | None = None
-    with one_thread():
+    with one_thread(), suppress(EOFError):
+        bundle = pipe.recv()
         while True:
-            try:
-                shard = pipe.recv()
-            except EOFError:
-                return
+            shard = pipe.recv()
             try:
                 session = session or Session(bundle)
                 answer: list[Counterfactual] | Exception = session.explain(shard)

@@ -1,18 +1,44 @@
-"""What a network is, in a few characters: its structure and every weight."""
+"""What a network is, in a few characters: its structure, what its forward passes do, and every number in it."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
+from types import CodeType
 
 import torch
 from torch import nn
 
 
 def model_fingerprint(model: nn.Module) -> str:
-    """Return a key that changes with any weight, buffer or setting that the model's text shows (strides, sizes)."""
+    """Return a key that changes with any weight or buffer, with settings that the model's text shows, and with code.
+
+    Code is that of the ``forward`` methods, not of functions they call.
+    """
     summary = hashlib.blake2b(digest_size=12)
     summary.update(f"{type(model).__module__}.{type(model).__qualname__}\n{model!r}".encode())
-    for name, tensor in sorted(model.state_dict().items()):
+    codes = {_code(inspect.unwrap(module.forward)) for module in model.modules()}
+    summary.update("\n".join(sorted(codes)).encode())
+    # Buffers that are not saved count too: a mean that is subtracted, an order of tokens.
+    tensors = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+    for name, tensor in sorted(tensors.items()):
         summary.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         summary.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return summary.hexdigest()
+
+
+def _code(function: object) -> str:
+    """Return what a function does, as text that is the same in every process; nothing of one not written in Python."""
+    code = function if isinstance(function, CodeType) else getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return ""
+    constants = [_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
+
+
+def _constant(value: object) -> str:
+    # The order of a set's members differs from process to process.
+    return str(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

@@ -14,6 +14,7 @@ from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.models.checkpoints import preprocess_from, read_about, write_network
+from partswap.models.precision import device_of
 from partswap.models.weights import read_weights
 from partswap.models.zoo import load_model
 from partswap.splitting import split
@@ -36,7 +37,7 @@ class PartsDetector(nn.Module):
 
     def __init__(self, model: nn.Module, layer: str, parts: int, *, size: int = 224) -> None:
         super().__init__()
-        cut = split(model, layer, probe=torch.randn(2, 3, size, size))
+        cut = split(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
         self.grid: GridShape = cut.grid
         self.backbone: nn.Module = cut.features.body
         self.classify = nn.Conv2d(cut.channels, parts, 1)

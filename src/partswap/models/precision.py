@@ -1,14 +1,25 @@
-"""Half-width arithmetic where the processor has it."""
+"""Where and how precisely networks compute: on a GPU if there is one, half-width where the processor has it."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import torch
+from torch import nn
 
 from partswap.errors import SettingError
 
 Precision = Literal["float32", "bfloat16"]
+
+
+def default_device() -> torch.device:
+    """Return where networks are trained unless one says otherwise."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Return where a network is; one without weights is on the CPU."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def autocast(precision: str, device: torch.device | None = None) -> torch.autocast:

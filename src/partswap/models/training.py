@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -19,10 +20,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from partswap.errors import FileFormatError, NonFiniteError, SettingError
-from partswap.models.precision import Precision, autocast
+from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
+from partswap.models.precision import Precision, autocast, device_of
 from partswap.progress import Track, no_progress
-from partswap.store import read_json, write_json
+from partswap.store import locked, read_json, write_json
 
 #: Inputs and targets of one step.
 Batch = tuple[Any, Tensor]
@@ -100,7 +101,7 @@ class Progress:
     epoch, step : int
         Finished epochs, and finished steps of the one under way.
     history : list of dict
-        One entry per finished epoch: loss, seconds, and what was evaluated.
+        One entry per finished epoch: loss and seconds.
     """
 
     epoch: int = 0
@@ -128,7 +129,6 @@ def fit(
     loss: Callable[[Tensor, Tensor], Tensor],
     new: Sequence[nn.Parameter] = (),
     key: Mapping[str, Any] | None = None,
-    evaluate: Callable[[], Mapping[str, float]] | None = None,
     track: Track = no_progress,
     checkpoint_minutes: float = 10,
     frozen: Sequence[nn.Module] = (),
@@ -155,8 +155,6 @@ def fit(
         Those that start from random numbers and take `recipe.new_lr`.
     key : Mapping, optional
         What else the result depends on; a checkpoint with another key is refused.
-    evaluate : callable, optional
-        Called after each epoch, with the model in eval mode.
     frozen : sequence of modules
         Those that stay in eval mode, such as batch norm that keeps its statistics.
     accelerator : accelerate.Accelerator, optional
@@ -173,55 +171,63 @@ def fit(
     if not trained:
         raise SettingError("there is nothing to train: every layer is frozen.", "Freeze up to an earlier layer.")
     optimiser = _optimiser(trained, new, recipe)
-    settings = _plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
-    progress = _resume(model, optimiser, folder, settings)
-    runner = model
-    if accelerator is not None:
-        runner, optimiser = accelerator.prepare(model, optimiser)
-    bases = [group["lr"] if "base" not in group else group["base"] for group in optimiser.param_groups]
-    last = time.monotonic()
-    for epoch in range(progress.epoch, recipe.epochs):
-        model.train()
-        for module in frozen:
-            module.eval()
-        total, seen, begun = 0.0, 0, time.monotonic()
-        first = progress.step
-        with track(f"epoch {epoch + 1}/{recipe.epochs}", steps, first) as advance:
-            for step, (inputs, targets) in enumerate(batches(epoch, first), first):
-                torch.manual_seed(step_seed(recipe.seed, 1, epoch, step))
-                scale = recipe.scale(epoch * steps + step, recipe.epochs * steps)
-                for group, base in zip(optimiser.param_groups, bases, strict=True):
-                    group["lr"] = base * scale
-                inputs, targets = _share(inputs, targets, accelerator)
-                with autocast(recipe.precision, targets.device):
-                    outputs = runner(*inputs)
-                value = loss(outputs.float(), targets)
-                if not bool(torch.isfinite(value)):
-                    raise NonFiniteError(
-                        f"the loss is {value.item()} in epoch {epoch + 1}, step {step + 1}.",
-                        f"Lower the learning rate (it is {recipe.lr:g}); the last checkpoint in {folder} is kept.",
-                    )
-                optimiser.zero_grad(set_to_none=True)
-                accelerator.backward(value) if accelerator is not None else value.backward()
-                optimiser.step()
-                total, seen = total + float(value.detach()) * len(targets), seen + len(targets)
-                progress.step = step + 1
-                if main and time.monotonic() - last > 60 * checkpoint_minutes:
-                    _save(model, optimiser, folder, settings, progress)
-                    last = time.monotonic()
-                advance(1)
+    with _only_trainer(folder, main):
+        settings = _plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
+        progress = _resume(model, optimiser, folder, settings)
+        runner = model
+        if accelerator is not None:
+            runner, optimiser = accelerator.prepare(model, optimiser)
+        bases = [group["lr"] for group in optimiser.param_groups]
+        last = time.monotonic()
+        for epoch in range(progress.epoch, recipe.epochs):
+            _learn(model)
+            for module in frozen:
+                module.eval()
+            total, seen, begun = 0.0, 0, time.monotonic()
+            first = progress.step
+            with track(f"epoch {epoch + 1}/{recipe.epochs}", steps, first) as advance:
+                for step, (inputs, targets) in enumerate(batches(epoch, first), first):
+                    torch.manual_seed(step_seed(recipe.seed, 1, epoch, step))
+                    scale = recipe.scale(epoch * steps + step, recipe.epochs * steps)
+                    for group, base in zip(optimiser.param_groups, bases, strict=True):
+                        group["lr"] = base * scale
+                    images = len(targets)
+                    inputs, targets = _share(inputs, targets, model, accelerator)
+                    with autocast(recipe.precision, targets.device):
+                        outputs = runner(*inputs).float()
+                    value = loss(outputs, targets) if len(targets) else outputs.sum() * 0
+                    if not bool(torch.isfinite(value)):
+                        raise NonFiniteError(
+                            f"the loss is {value.item()} in epoch {epoch + 1}, step {step + 1}.",
+                            f"Lower the learning rate (it is {recipe.lr:g}); the last checkpoint in {folder} is kept.",
+                        )
+                    optimiser.zero_grad(set_to_none=True)
+                    if accelerator is not None:
+                        # Gradients are averaged over processes, whose shares of the last batch may differ in size.
+                        accelerator.backward(value * len(targets) * accelerator.num_processes / images)
+                    else:
+                        value.backward()
+                    optimiser.step()
+                    total, seen = total + float(value.detach()) * len(targets), seen + len(targets)
+                    progress.step = step + 1
+                    if main and time.monotonic() - last > 60 * checkpoint_minutes:
+                        _save(model, optimiser, folder, settings, progress)
+                        last = time.monotonic()
+                    advance(1)
+            entry = {"loss": total / max(1, seen), "seconds": time.monotonic() - begun}
+            progress = Progress(epoch + 1, 0, [*progress.history, entry])
+            if main:
+                _save(model, optimiser, folder, settings, progress)
+                last = time.monotonic()
+                if on_epoch is not None:
+                    on_epoch(epoch, entry)
         model.eval()
-        with torch.no_grad():
-            found = dict(evaluate()) if evaluate is not None else {}
-        entry = {"loss": total / max(1, seen), "seconds": time.monotonic() - begun, **found}
-        progress = Progress(epoch + 1, 0, [*progress.history, entry])
-        if main:
-            _save(model, optimiser, folder, settings, progress)
-            last = time.monotonic()
-            if on_epoch is not None:
-                on_epoch(epoch, entry)
-    model.eval()
-    return progress.history
+        return progress.history
+
+
+def at_lr(recipe: Recipe, lr: float) -> Recipe:
+    """Return a recipe at another learning rate; that of new layers changes in proportion."""
+    return replace(recipe, lr=lr, new_lr=None if recipe.new_lr is None else lr * recipe.new_lr / recipe.lr)
 
 
 def search_lr(
@@ -234,9 +240,8 @@ def search_lr(
     """Return the learning rate whose short trial scores best (the lower one of equals)."""
     best, best_score = None, -1.0
     for lr in sorted(candidates):
-        ratio = 1.0 if recipe.new_lr is None else recipe.new_lr / recipe.lr
         try:
-            score = trial(replace(recipe, lr=lr, new_lr=lr * ratio))
+            score = trial(at_lr(recipe, lr))
         except NonFiniteError:
             score = 0.0  # diverged
         if on_trial is not None:
@@ -261,13 +266,32 @@ def _optimiser(trained: list[nn.Parameter], new: Sequence[nn.Parameter], recipe:
     return torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
 
 
-def _share(inputs: Any, targets: Tensor, accelerator: Any) -> tuple[tuple[Any, ...], Tensor]:
+@contextmanager
+def _only_trainer(folder: Path, main: bool) -> Iterator[None]:
+    """Let one training at a time write to a folder; of several processes of one training the first does."""
+    with locked(folder / ".lock", wait=False) if main else nullcontext(True) as ours:
+        if not ours:
+            raise PartswapError(
+                f"another process is training in {folder}.", "Wait for it, or choose another folder (--out)."
+            )
+        yield
+
+
+def _learn(model: nn.Module) -> None:
+    """Put every module into training mode.
+
+    Not by ``model.train()``: what was cut from a network stays in eval mode when told so, and its dropout would never
+    drop anything.
+    """
+    for module in model.modules():
+        module.training = True
+
+
+def _share(inputs: Any, targets: Tensor, model: nn.Module, accelerator: Any) -> tuple[tuple[Any, ...], Tensor]:
     """Return this process's share of a batch, on its device."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-    if accelerator is None:
-        return inputs, targets
-    mine = slice(accelerator.process_index, None, accelerator.num_processes)
-    device = accelerator.device
+    first, every = (accelerator.process_index, accelerator.num_processes) if accelerator is not None else (0, 1)
+    mine, device = slice(first, None, every), device_of(model)
     return tuple(x[mine].to(device) for x in inputs), targets[mine].to(device)
 
 
@@ -308,11 +332,7 @@ def _resume(model: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, se
         return Progress()
     saved = read_json(path)
     if saved.get("settings") != settings:
-        changed = _changes(saved.get("settings") or {}, settings)
-        raise SettingError(
-            f"{folder} holds a training with other settings ({'; '.join(changed[:4])}).",
-            "Choose another folder (--out), delete this one, or use its settings again to go on.",
-        )
+        refuse(folder, "a training with other settings", saved.get("settings") or {}, settings)
     checkpoint = folder / saved["checkpoint"]
     if not checkpoint.exists():
         raise FileFormatError(f"{checkpoint} is gone.", f"Delete {folder} to begin again.")
@@ -329,6 +349,20 @@ def _resume(model: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, se
     model.load_state_dict(model_state)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": optimiser_state})
     return Progress(saved["epoch"], saved["step"], saved["history"])
+
+
+def refuse_finished(folder: Path, what: str, record: Mapping[str, Any], **now: Any) -> None:
+    """Raise an error if what a folder holds was made otherwise than it would be now; other entries do not matter."""
+    if (then := {name: record.get(name) for name in now}) != (wanted := _plain(now)):
+        refuse(folder, f"{what} made otherwise", then, wanted)
+
+
+def refuse(folder: Path, what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> NoReturn:
+    """Raise an error that says what a folder holds and which settings differ."""
+    raise SettingError(
+        f"{folder} holds {what} ({'; '.join(_changes(then, now)[:4])}).",
+        "Choose another folder (--out), delete this one, or use its settings again.",
+    )
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
