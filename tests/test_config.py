@@ -7,8 +7,10 @@ from typer.testing import CliRunner
 
 from partswap.cli import app
 from partswap.errors import FileFormatError, SettingError, UnknownNameError
-from partswap.experiments.config import MATTERS, RunConfig, flag_of
+from partswap.experiments.config import RunConfig, flag_of
 from partswap.experiments.config_files import read_config
+from partswap.experiments.runs import run
+from partswap.models.precision import check_device, devices
 from partswap.search.paper import Paper
 
 FILE = """\
@@ -57,8 +59,26 @@ def test_the_auxiliary_s_temperature_is_used_unless_a_setting_says_otherwise():
 def test_a_record_comes_back(tmp_path):
     config = read_config(write(tmp_path, FILE))
     assert RunConfig.from_record(config.record()) == config
-    assert {"path", "cache", "out", "workers", "on", "address"}.isdisjoint(MATTERS)
-    assert {"data", "model", "seed", "shard", "methods", "settings"} <= set(MATTERS)
+    assert {"path", "model", "weights", "cache", "out", "workers", "on", "address"}.isdisjoint(config.deciding())
+    assert {"data", "seed", "shard", "methods", "settings", "device"} <= set(config.deciding())
+
+
+def test_where_weights_lie_decides_nothing():
+    here, there, layer = (
+        RunConfig(data="aviary", model="aviary:vgg", auxiliary=f"moco={text}") for text in ("a", "b/c", "a@layer3")
+    )
+    assert here.deciding() == there.deciding() != layer.deciding()
+    assert layer.deciding()["auxiliary"] == "moco@layer3"
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path):
+    assert check_device("cpu") == "cpu"
+    assert check_device("auto") in ("cpu", "cuda", "mps")
+    with pytest.raises(SettingError, match="device is 'tpu'"):
+        RunConfig(data="aviary", model="aviary:vgg", device="tpu")
+    missing = next(kind for kind in ("mps", "cuda") if kind not in devices())
+    with pytest.raises(SettingError, match=f"there is no {missing} device here"):
+        run(RunConfig(data="aviary", model="aviary:vgg", device=missing, out=tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,8 @@ def test_a_run_is_one_data_set_with_a_row_per_edit(whole_run):
     assert record["settings"]["methods"] == ["goyal", "paper"]
     assert set(record["versions"]) >= {"partswap", "torch", "python"}
     assert record["tasks"] == 11
-    assert record["skipped"]["misclassified_queries"] + record["skipped"]["not_drawn"] + 11 <= record["images"]
+    left_out = ("misclassified_queries", "queries_without_distractors", "not_drawn")
+    assert sum(record["skipped"][reason] for reason in left_out) + 11 == record["images"]
     metrics = json.loads((whole_run.out / "metrics.json").read_text())
     assert metrics["paper"]["same_kp"]["count"] == sum(len(cf) for cf in made.counterfactuals("paper"))
     for figure in ("goyal", "paper", "metrics"):
@@ -177,6 +178,14 @@ def test_a_finished_run_is_left_alone(whole_run):
     assert before == {p: p.stat().st_mtime_ns for p in whole_run.out.rglob("*") if p.name != ".lock"}
 
 
+def test_a_metric_that_is_new_is_computed_for_a_finished_run(whole_run):
+    path = whole_run.out / "metrics.json"
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({m: {k: v for k, v in found.items() if k != "near_kp"} for m, found in whole.items()}))
+    run(whole_run)
+    assert json.loads(path.read_text()) == whole
+
+
 def test_other_settings_are_refused_and_named(whole_run, tmp_path):
     with pytest.raises(SettingError, match=r"other settings: distractors \(2 then, 3 now\), seed \(0 then, 1 now\)"):
         run(replace(whole_run, seed=1, distractors=3))
@@ -186,6 +195,9 @@ def test_other_settings_are_refused_and_named(whole_run, tmp_path):
     begin(tmp_path, record)
     with pytest.raises(SettingError, match=r"fingerprint of model \(\w+ then, other now\)"):
         begin(tmp_path, {**record, "fingerprints": {**record["fingerprints"], "model": "other"}})
+    other = {**record["methods"], "paper": {**record["methods"]["paper"], "lam": 0.3}}  # a default that has changed
+    with pytest.raises(SettingError, match=r"settings of paper \(\{.*'lam': 0.4.* now"):
+        begin(tmp_path, {**record, "methods": other})
     with pytest.raises(SettingError, match=r"version of torch"):
         begin(tmp_path, {**record, "versions": {**record["versions"], "torch": "0.1"}})
     (tmp_path / "run.json").unlink()
@@ -341,7 +353,8 @@ def test_two_runs_are_compared_on_the_images_both_explain(whole_run, tmp_path):
     assert (tmp_path / "out" / "differences-goyal-paper.png").stat().st_size > 10_000
     with (tmp_path / "out" / "compare.csv").open() as file:
         rows = {row["metric"]: row for row in csv.DictReader(file)}
-    assert {"Same-KP single", "Same-KP all", "#Edits", "Seconds"} <= set(rows)
+    assert {"Same-KP single", "Same-KP all", "Part-IoU single", "Part-IoU all", "#Edits", "Seconds"} <= set(rows)
+    assert "differ most (goyal / paper): test/" in result.output
     same = {name: float(rows["Same-KP all"][name]) for name in ("first", "second", "difference", "low", "high")}
     assert rows["Same-KP all"]["images"] == "10"
     assert same["low"] <= same["difference"] <= same["high"]

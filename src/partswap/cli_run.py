@@ -73,6 +73,9 @@ def compare(
 
     found = compare_runs(first, second, samples=samples, seed=seed, track=bars)
     console.print(found.table().rich())
+    for method, images in found.names().items():
+        text = f"differ most ({method}): {', '.join(images) or 'none do'}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     if out is not None:
         for saved in (*found.table().save(out, "compare"), *found.draw(out)):
             console.print(f"saved {saved}", markup=False, highlight=False, soft_wrap=True)

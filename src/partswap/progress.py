@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
@@ -37,12 +38,15 @@ def bars(title: str, total: int, done: int = 0) -> Iterator[Advance]:
     text, rate = TextColumn("{task.description:<26}"), TextColumn("{task.fields[rate]}")
     columns = (text, BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, refresh_per_second=2) as progress:
+    with Progress(*columns, console=console, refresh_per_second=2, speed_estimate_period=3600) as progress:
         task = progress.add_task(title, total=total, completed=done, rate="")
+        begun, made = time.monotonic(), 0
 
         def advance(steps: int) -> None:
-            progress.update(task, advance=steps)
-            speed = progress.tasks[0].speed
-            progress.update(task, rate=f"{speed:.1f}/s" if speed else "")
+            # Over all the time: many steps are reported at once where work is handed out in shards.
+            nonlocal made
+            made += steps
+            rate = made / max(time.monotonic() - begun, 1e-9)
+            progress.update(task, advance=steps, rate=f"{rate:.1f}/s")
 
         yield advance

@@ -157,6 +157,8 @@ class Bundle:
         What to explain.
     methods : Mapping[str, Method]
         How.
+    device : str
+        Where whoever explains computes.
     parts : Mapping[int, CellParts]
         The parts the cells of an image hold, if a method wants to know.
     """
@@ -170,6 +172,7 @@ class Bundle:
     tasks: Sequence[Task]
     methods: Mapping[str, Method]
     parts: Mapping[int, CellParts] = field(default_factory=dict)
+    device: str = "cpu"
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
@@ -206,7 +209,10 @@ class Session:
         self.bundle = bundle
         self.arrays = {name: a.open() if isinstance(a, Mapped) else a for name, a in bundle.arrays.items()}
         self.explainer = Explainer(
-            bundle.network.build(), bundle.layer, preprocess=bundle.preprocess, class_names=bundle.classes
+            bundle.network.build().to(bundle.device),
+            bundle.layer,
+            preprocess=bundle.preprocess,
+            class_names=bundle.classes,
         )
         if bundle.tasks:
             # A head is checked on the first query it is used for: let it be the same one in every process.
@@ -234,7 +240,9 @@ class Session:
         def rows(name: str) -> Tensor | None:
             array = self.arrays.get(name)
             # To single precision by torch, not numpy: in memory that torch aligns.
-            return None if array is None else torch.from_numpy(np.stack([array[i] for i in indices])).float()
+            if array is None:
+                return None
+            return torch.from_numpy(np.stack([array[i] for i in indices])).float().to(self.bundle.device)
 
         grids = rows("grids")
         if grids is None:

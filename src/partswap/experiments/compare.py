@@ -22,10 +22,13 @@ from partswap.experiments.tables import Cell, ResultTable
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.metrics import METRICS
+from partswap.metrics.bootstrap import resampled
 from partswap.models.checkpoints import preprocess_from
 from partswap.progress import Track, no_progress
 
 Explained = tuple[Task, Counterfactual]
+#: By metric and whether of the first edit or of all: the sum of an explanation's scores, and how many there are.
+Scores = Mapping[tuple[str, str], tuple[float, float]]
 #: How many images are drawn for each method.
 PICTURES = 4
 
@@ -67,7 +70,7 @@ class Comparison:
     #: By pair of methods: the images that differ most, with both explanations.
     most: dict[tuple[str, str], list[tuple[Explained, Explained]]] = field(repr=False)
     data: Dataset = field(repr=False)
-    preprocess: Preprocess
+    preprocess: tuple[Preprocess, Preprocess]
 
     def table(self) -> ResultTable:
         """Return all differences; percentages where the metric is one."""
@@ -79,14 +82,28 @@ class Comparison:
             interval = (d.low, d.high)
             values = [None if v is None else scale * v for v in (d.first, d.second, change, *interval)]
             clear = None not in interval and (interval[0] > 0 or interval[1] < 0)  # type: ignore[operator]
-            title = f"{metric.title} {d.which}" if metric.per_edit else metric.title
-            rows.append([" / ".join(dict.fromkeys(d.methods)), title, *values, "yes" if clear else "no", d.queries])
+            rows.append(
+                [
+                    " / ".join(dict.fromkeys(d.methods)),
+                    metric.heading(d.which),
+                    *values,
+                    "yes" if clear else "no",
+                    d.queries,
+                ]
+            )
         columns = ["method", "metric", "first", "second", "difference", "low", "high", "clear", "images"]
         note = (
             f"First: {self.runs[0].folder}; second: {self.runs[1].folder}. Difference: second minus first, with its "
             "95 % interval (bootstrap over the images that both explain); clear if the interval leaves out 0."
         )
         return ResultTable("Comparison of two runs", columns, rows, note, digits=2)
+
+    def names(self) -> dict[str, list[str]]:
+        """Return, for each method, the images that differ most."""
+        return {
+            " / ".join(dict.fromkeys(methods)): [self.data.image_name(first[0].query) for first, _ in pairs]
+            for methods, pairs in self.most.items()
+        }
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw, for each method, the images that differ most: the first run's explanation above the second's."""
@@ -95,7 +112,9 @@ class Comparison:
             if not pairs:
                 continue
             pictures = [
-                picture_of(with_pictures(cf, task, self.data, self.preprocess)) for pair in pairs for task, cf in pair
+                picture_of(with_pictures(cf, task, self.data, preprocess))
+                for pair in pairs
+                for (task, cf), preprocess in zip(pair, self.preprocess, strict=True)
             ]
             saved.append(save_stack(pictures, folder / f"differences-{'-'.join(dict.fromkeys(methods))}.png"))
         return saved
@@ -145,17 +164,18 @@ def compare_runs(
         queries = sorted(set(found[0]) & set(found[1]))
         if not queries:
             raise SettingError(f"no image is explained by both {first} and {second}.", "Finish the runs first.")
-        scores = [[], []]  # type: list[list[dict[str, list[float] | None]]]
+        scores: tuple[list[Scores], list[Scores]] = ([], [])
         with track(f"metrics of {methods[0]}", 2 * len(queries)) as advance:
             for side in range(2):
                 for query in queries:
                     scores[side].append(_scores(*found[side][query], facts[side]))
                     advance(1)
         differences += _differences(methods, scores, samples, seed)
-        order = np.argsort([-_distance(a, b) for a, b in zip(*scores, strict=True)], kind="stable")
-        top = [k for k in order.tolist()[:PICTURES] if _distance(scores[0][k], scores[1][k]) > 0]
-        most[methods] = [(found[0][queries[k]], found[1][queries[k]]) for k in top]
-    return Comparison(runs, differences, most, data, facts[0].preprocess)
+        pairs_of = [(found[0][query], found[1][query]) for query in queries]
+        far = [_distance(a, b) + _other_edits(*pair) for a, b, pair in zip(*scores, pairs_of, strict=True)]
+        top = np.argsort([-distance for distance in far], kind="stable")[:PICTURES].tolist()
+        most[methods] = [pairs_of[k] for k in top if far[k] > 0]
+    return Comparison(runs, differences, most, data, (facts[0].preprocess, facts[1].preprocess))
 
 
 def paired_bootstrap(
@@ -177,14 +197,9 @@ def paired_bootstrap(
     tuple of float or None
         None if some resample has no score at all on one side too often to tell.
     """
-    rng = np.random.default_rng(seed)
-    count = len(first)
-    changes = np.empty(samples)
-    for k in range(samples):
-        # How often each image is drawn: the same for both.
-        weight = np.bincount(rng.integers(count, size=count), minlength=count)
-        (a, n), (b, m) = weight @ first, weight @ second
-        changes[k] = b / m - a / n if n and m else np.nan
+    # One seed draws the same images for both.
+    old, new = (resampled(side[:, 0], side[:, 1], resamples=samples, seed=seed) for side in (first, second))
+    changes = new - old
     changes = changes[~np.isnan(changes)]
     if len(changes) < max(1, samples // 2):
         return None
@@ -196,18 +211,26 @@ def _by_query(run: Run, method: str) -> dict[int, Explained]:
     return {task.query: (task, cf) for task, cf in run.explained(method).values()}
 
 
-def _scores(task: Task, cf: Counterfactual, facts: Facts) -> dict[str, list[float] | None]:
+def _scores(task: Task, cf: Counterfactual, facts: Facts) -> Scores:
     evidence = facts.evidence(task)
-    return {name: METRICS.get(name)().scores(cf, evidence) for name in METRICS.names()}
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for name in METRICS.names():
+        metric = METRICS.get(name)()
+        every = metric.scores(cf, evidence) or []
+        found[name, "all"] = (float(sum(every)), float(len(every)))
+        if metric.single:
+            first = metric.first(cf, evidence) if every else None
+            found[name, "single"] = (0.0, 0.0) if first is None else (first, 1.0)
+    return found
 
 
 def _differences(
-    methods: tuple[str, str], scores: Sequence[Sequence[Mapping[str, list[float] | None]]], samples: int, seed: int
+    methods: tuple[str, str], scores: Sequence[Sequence[Scores]], samples: int, seed: int
 ) -> list[Difference]:
     out = []
     for name in METRICS.names():
-        for which in ("single", "all") if METRICS.get(name)().per_edit else ("all",):
-            parts = [np.array([_parts(row[name], which) for row in side]) for side in scores]
+        for which in METRICS.get(name)().ways:
+            parts = [np.array([row[name, which] for row in side]) for side in scores]
             (a, n), (b, m) = parts[0].sum(0), parts[1].sum(0)
             interval = paired_bootstrap(*parts, samples=samples, seed=seed) if n and m else None
             low, high = interval or (None, None)
@@ -217,18 +240,20 @@ def _differences(
     return [d for d in out if d.first is not None or d.second is not None]
 
 
-def _parts(scores: list[float] | None, which: str) -> tuple[float, float]:
-    """Return the sum of an image's scores and their number."""
-    chosen = (scores or [])[: 1 if which == "single" else None]
-    return float(sum(chosen)), float(len(chosen))
-
-
-def _distance(first: Mapping[str, list[float] | None], second: Mapping[str, list[float] | None]) -> float:
+def _distance(first: Scores, second: Scores) -> float:
     """Return how differently two explanations of an image are scored: percentages, and edits a little."""
     total = 0.0
     for name in METRICS.names():
-        a, b = first[name], second[name]
-        if METRICS.get(name)().percent and a and b:
-            total += abs(sum(a) / len(a) - sum(b) / len(b))
-    a, b = first["edits"], second["edits"]
-    return total + (0.1 * abs(a[0] - b[0]) if a and b else 0.0)
+        (a, n), (b, m) = first[name, "all"], second[name, "all"]
+        weight = 1.0 if METRICS.get(name)().percent else 0.1 if name == "edits" else 0.0
+        total += weight * abs(a / n - b / m) if n and m else 0.0
+    return total
+
+
+def _other_edits(first: Explained, second: Explained) -> float:
+    """Return how few swaps two explanations share, from 0 (all) to 1: there are images without any annotations."""
+    mine, theirs = (
+        {(e.query_cell, task.distractors[e.distractor_image], e.distractor_cell % cf.grid.cells) for e in cf.edits}
+        for task, cf in (first, second)
+    )
+    return 1 - len(mine & theirs) / len(mine | theirs) if mine | theirs else 0.0

@@ -56,7 +56,7 @@ class RunConfig:
     options: Annotated[Mapping[str, Any], About("NAME=VALUE for the data set; repeat for more.", flag="--option")] = (
         field(default_factory=dict)
     )
-    model: Annotated[str, About("Folder of a trained classifier, aviary:vgg, or a zoo name.")]
+    model: Annotated[str, About("Folder of a trained classifier, aviary:vgg, or a zoo name.", matters=False)]
     weights: Annotated[str | None, About("Weights of a zoo model.", matters=False)] = None
     layer: Annotated[str | None, About("Where to cut the classifier.")] = None
     auxiliary: Annotated[str | None, About("NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")] = None
@@ -72,6 +72,7 @@ class RunConfig:
     queries: Annotated[int | None, About("Explain only so many images, drawn at random.")] = None
     seed: Annotated[int, About("For everything random.")] = 0
     precision: Annotated[str, About("Of features: float32, bfloat16, or auto.")] = "float32"
+    device: Annotated[str, About("Where networks compute: cpu, cuda, mps, or auto.")] = "cpu"
     shard: Annotated[int, About("Explanations per file.")] = 20
     cache: Annotated[Path | None, About("Folder for features.", matters=False)] = None
     out: Annotated[Path, About("Folder of the run.", matters=False)] = Path("out/run")
@@ -93,6 +94,7 @@ class RunConfig:
         choices = {
             "selection": ("confusion", "attributes"),
             "precision": ("float32", "bfloat16", "auto"),
+            "device": ("cpu", "cuda", "mps", "auto"),
             "on": ("local", "ray"),
         }
         for name, known in choices.items():
@@ -136,6 +138,15 @@ class RunConfig:
         """Return all fields as plain values."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
+    def deciding(self) -> dict[str, Any]:
+        """Return the fields that decide what comes out; of an auxiliary not where its weights lie."""
+        from partswap.experiments.setting import AuxiliaryChoice
+
+        found = {name: value for name, value in self.record().items() if about_field(name)[1].matters}
+        if self.auxiliary is not None:
+            found["auxiliary"] = str(replace(AuxiliaryChoice.parse(self.auxiliary), weights=None))
+        return found
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunConfig:
         """Return what `record` told."""
@@ -151,10 +162,6 @@ def about_field(name: str) -> tuple[Any, About]:
 @functools.cache
 def _hints() -> dict[str, Any]:
     return typing.get_type_hints(RunConfig, include_extras=True)
-
-
-#: The fields that decide what comes out.
-MATTERS = tuple(f.name for f in fields(RunConfig) if about_field(f.name)[1].matters)
 
 
 def make_config(given: Mapping[str, tuple[Any, str]]) -> RunConfig:

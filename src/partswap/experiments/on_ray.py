@@ -41,7 +41,7 @@ def explain_on_ray(
         _connect(ray, address, workers)
     try:
         where = ray.put(bundle.in_memory())
-        explain = ray.remote(num_cpus=1, max_retries=RETRIES)(_explain)
+        explain = ray.remote(num_cpus=1, num_gpus=int(bundle.device == "cuda"), max_retries=RETRIES)(_explain)
         waiting = {explain.remote(where, shard): shard for shard in shards}
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)

@@ -17,7 +17,7 @@ from partswap._version import __version__
 from partswap.counterfactual import Counterfactual
 from partswap.errors import FileFormatError, PartswapError, SettingError
 from partswap.experiments.bundle import Shard
-from partswap.experiments.config import MATTERS, RunConfig
+from partswap.experiments.config import RunConfig
 from partswap.experiments.explaining import Task
 from partswap.experiments.records import (
     counterfactuals_of,
@@ -107,6 +107,8 @@ class Run:
 
     def tidy(self) -> None:
         """Remove what a killed process left half written."""
+        for leftover in self.folder.glob(".*.json.*.tmp"):
+            leftover.unlink(missing_ok=True)
         for shard in self.shards():
             for what in ("edits", "timings"):
                 temporary_of(self.path(shard, what)).unlink(missing_ok=True)
@@ -134,12 +136,14 @@ def versions() -> dict[str, str]:
     """Return the versions that results may depend on."""
     import numpy
     import pyarrow
+    import sklearn
 
     return {
         "partswap": __version__,
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "pyarrow": pyarrow.__version__,
+        "scikit-learn": sklearn.__version__,
         "python": platform.python_version(),
     }
 
@@ -164,24 +168,24 @@ def begin(folder: Path, record: Mapping[str, Any]) -> Run:
 
 def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
     """Raise an error that names what differs if a run was begun in another way."""
+    then, now = ({**r, "settings": RunConfig.from_record(r["settings"]).deciding()} for r in (run.record, record))
     differ = []
-    for part in ("settings", "versions", "fingerprints", "tasks"):
-        then, now = run.record.get(part), record.get(part)
-        if now is None:  # not known yet
-            continue
-        if not isinstance(now, Mapping) or not isinstance(then, Mapping):
-            if then != now:
-                differ.append(f"{part} ({then} then, {now} now)")
-            continue
-        names = MATTERS if part == "settings" else tuple(name for name in now if name != "python")
-        for name in names:
-            if then.get(name) != now.get(name):
-                title = name if part == "settings" else f"{part[:-1]} of {name}"
-                differ.append(f"{title} ({then.get(name)} then, {now.get(name)} now)")
+    titles = {
+        "settings": "{}",
+        "methods": "settings of {}",
+        "versions": "version of {}",
+        "fingerprints": "fingerprint of {}",
+    }
+    for part, title in titles.items():
+        old, new = then.get(part, {}), now.get(part, {})  # what is not known yet is not compared
+        for name in (name for name in new if (part, name) != ("versions", "python") and old.get(name) != new[name]):
+            differ.append(f"{title.format(name)} ({old.get(name)} then, {new[name]} now)")
+    if "tasks" in now and then["tasks"] != now["tasks"]:
+        differ.append(f"tasks ({then['tasks']} then, {now['tasks']} now)")
     if differ:
         raise SettingError(
             f"the run in {run.folder} was begun with other settings: {', '.join(differ)}.",
-            "Use the same, or another folder (--out).",
+            "Use the same, or another folder.",
         )
 
 

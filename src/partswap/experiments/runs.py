@@ -32,8 +32,9 @@ from partswap.experiments.setting import AuxiliaryChoice, Setting, open_setting
 from partswap.experiments.tables import ResultTable
 from partswap.experiments.workers import Found, explain_here
 from partswap.metrics import METRICS, Score, score_all
+from partswap.metrics.bootstrap import RESAMPLES
 from partswap.models.fingerprint import model_fingerprint
-from partswap.models.precision import fast_precision
+from partswap.models.precision import check_device, devices, fast_precision
 from partswap.progress import Track, no_progress
 from partswap.search import Method
 from partswap.search.hard import Hard
@@ -42,30 +43,36 @@ from partswap.store import read_json, write_json
 __all__ = ["Run", "metrics_table", "open_run_setting", "read_run", "run", "skipped_text"]
 
 
-def run(config: RunConfig, *, track: Track = no_progress) -> Run:
+def run(config: RunConfig, *, setting: Setting | None = None, track: Track = no_progress) -> Run:
     """Explain what a configuration says, or what is missing of it, and return the finished run.
 
     Parameters
     ----------
     config : RunConfig
         Data, classifier, auxiliary, methods, where.
+    setting : Setting, optional
+        Data, classifier and auxiliary, if they have been opened already (see `open_run_setting`).
     track : Track
         Shows progress; see `partswap.progress`.
     """
     if config.precision == "auto":
         config = replace(config, precision=fast_precision())
+    if config.device == "auto" or config.on == "local":  # a cluster may have what this machine lacks
+        config = replace(config, device=check_device(config.device))
     with only_one(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed
             refuse_others(read_run(config.out), {"settings": config.record(), "versions": versions()})
-        setting = open_run_setting(config, track)
+        setting = setting or open_run_setting(config, track)
+        auxiliary = setting.explainer.auxiliary
+        methods = config.build_methods(auxiliary.tau if auxiliary else None)
         tasks, skipped = _plan(config, setting)
-        made = begin(config.out, _record(config, setting, tasks, skipped))
+        made = begin(config.out, _record(config, setting, methods, tasks, skipped))
         missing = made.missing()
         if missing:
             # What is drawn from explanations is made again when there are new ones.
             (config.out / "metrics.json").unlink(missing_ok=True)
-            _explain(made, config, setting, tasks, missing, track)
-        if not (config.out / "metrics.json").exists():
+            _explain(made, config, setting, methods, tasks, missing, track)
+        if not _measured(made):
             _finish(made, setting, track)
     return made
 
@@ -75,9 +82,11 @@ def open_run_setting(config: RunConfig, track: Track = no_progress) -> Setting:
     auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
     if auxiliary is not None and config.tau is not None:
         auxiliary = replace(auxiliary, tau=config.tau)
+    device = config.device if config.device in devices() else "cpu"
     return open_setting(
         config.data, config.path, config.model, split=config.split, weights=config.weights, layer=config.layer,
-        auxiliary=auxiliary, cache=config.cache, precision=config.precision, track=track, **config.options,
+        auxiliary=auxiliary, cache=config.cache, precision=config.precision, device=device, track=track,
+        **config.options,
     )  # fmt: skip
 
 
@@ -105,11 +114,15 @@ def _by_attributes(data: Dataset) -> Mapping[int, int]:
     return nearest_by_attributes(attributes)
 
 
-def _record(config: RunConfig, setting: Setting, tasks: Tasks, skipped: Mapping[str, Any]) -> dict[str, Any]:
+def _record(
+    config: RunConfig, setting: Setting, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
+) -> dict[str, Any]:
     auxiliary = setting.explainer.auxiliary
     logits = setting.encodings.logits.numpy()
     return {
         "settings": config.record(),
+        # With the defaults of today: another version may have others.
+        "methods": {name: {**method.settings(), **method.recorded()} for name, method in methods.items()},
         "versions": versions(),
         "seeds": {"distractors and queries": config.seed},
         "fingerprints": {
@@ -130,11 +143,17 @@ def _record(config: RunConfig, setting: Setting, tasks: Tasks, skipped: Mapping[
     }
 
 
-def _explain(made: Run, config: RunConfig, setting: Setting, tasks: Tasks, missing: list[Shard], track: Track) -> None:
-    auxiliary = setting.explainer.auxiliary
-    methods = config.build_methods(auxiliary.tau if auxiliary else None)
-    methods = {name: _fitted(method, setting, config.seed) for name, method in methods.items()}
-    bundle = Bundle.of(setting, tasks.tasks, methods)
+def _explain(
+    made: Run,
+    config: RunConfig,
+    setting: Setting,
+    methods: Mapping[str, Method],
+    tasks: Tasks,
+    missing: list[Shard],
+    track: Track,
+) -> None:
+    fitted = {name: _fitted(method, setting, config.seed) for name, method in methods.items()}
+    bundle = replace(Bundle.of(setting, tasks.tasks, fitted), device=config.device)
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
     with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:
@@ -161,6 +180,12 @@ def _execute(bundle: Bundle, shards: list[Shard], config: RunConfig) -> Generato
         yield from explain_here(bundle, shards, config.workers)
 
 
+def _measured(made: Run) -> bool:
+    """Tell whether every metric there is has been computed."""
+    path = made.folder / "metrics.json"
+    return path.exists() and all(set(METRICS.names()) <= set(found) for found in read_json(path).values())
+
+
 def _finish(made: Run, setting: Setting, track: Track) -> None:
     """Write figures, then metrics, which say that everything is there."""
     scores: dict[str, dict[str, Score]] = {}
@@ -170,7 +195,7 @@ def _finish(made: Run, setting: Setting, track: Track) -> None:
             for task, cf in explained:
                 rows.append((cf, setting.facts.evidence(task)))
                 advance(1)
-            scores[method] = score_all(rows, resamples=1000)
+            scores[method] = score_all(rows, resamples=RESAMPLES)
             run_figures.draw_examples(explained, setting, made.folder / "figures" / f"{method}.png")
         run_figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
         content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
@@ -183,11 +208,10 @@ def metrics_table(made: Run) -> ResultTable:
     rows = []
     for name in METRICS.names():
         metric = METRICS.get(name)()
-        for which in ("single", "all") if metric.per_edit else ("all",):
-            values = [found.get(name, {}).get(which) for found in content.values()]
-            if any(value is not None for value in values):
-                title = f"{metric.title} {which}" if metric.per_edit else metric.title
-                rows.append([title, *(metric.show(value) for value in values)])
+        for which in metric.ways:
+            found = [(scores[name][which], scores[name][f"{which}_interval"]) for scores in content.values()]
+            if any(value is not None for value, _ in found):
+                rows.append([metric.heading(which), *(metric.show(*score) for score in found)])
     settings = made.record["settings"]
     note = f"{made.record['tasks']} images of {settings['data']} {settings['split']}, {settings['model']}."
     return ResultTable(f"Run {made.folder}", ["metric", *content], rows, f"{note} {skipped_text(made)}")

@@ -143,6 +143,7 @@ def open_setting(
     auxiliary: AuxiliaryChoice | None = None,
     cache: Path | None = None,
     precision: str = "float32",
+    device: str = "cpu",
     track: Track = no_progress,
     **options: Any,
 ) -> Setting:
@@ -154,6 +155,7 @@ def open_setting(
             f"the classifier has {len(classifier.classes)} classes and the data set {len(opened.classes)}.",
             "Use the data set it was trained on.",
         )
+    classifier.model.to(device)
     return Setting(opened, replace(classifier, classes=list(opened.classes)), layer, auxiliary, cache, precision, track)
 
 

@@ -36,9 +36,10 @@ def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = 
     shards : sequence of Shard
         Which parts of it.
     workers : int, optional
-        How many processes; one per core by default. The result does not depend on it.
+        How many processes; by default one per core, or one on a GPU. The result does not depend on it.
     """
-    count = min(workers or cores(), len(shards))
+    # Several processes on one GPU would only get into each other's way, unless one asks for them.
+    count = min(workers or (cores() if bundle.device == "cpu" else 1), len(shards))
     if count > 1:
         yield from _Pool(bundle, count).run(shards)
     elif count:

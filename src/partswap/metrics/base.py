@@ -84,6 +84,15 @@ class Metric(ABC):
     per_edit: bool = True
     single: bool = True
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What it is computed over: first edits and all of them, or only all."""
+        return ("single", "all") if self.single else ("all",)
+
+    def heading(self, which: str) -> str:
+        """Return its title where both ways stand side by side."""
+        return f"{self.title} {which}" if self.single else self.title
+
     @abstractmethod
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return one score per edit (or a single one), None if the annotations it needs are missing."""

@@ -17,6 +17,21 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def devices() -> list[str]:
+    """Return the kinds of devices there are here, the fastest first."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    return [kind for kind, usable in there.items() if usable]
+
+
+def check_device(name: str) -> str:
+    """Return a kind of device if there is one here; "auto" is the fastest."""
+    if name == "auto":
+        return devices()[0]
+    if name not in devices():
+        raise SettingError(f"there is no {name} device here.", f"Use auto, or one of: {', '.join(devices())}.")
+    return name
+
+
 def device_of(model: nn.Module) -> torch.device:
     """Return where a network is; one without weights is on the CPU."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))

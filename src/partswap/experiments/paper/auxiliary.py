@@ -52,11 +52,21 @@ def auxiliary(lab: Lab) -> Result:
         )
         numbers = [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
         accuracies = [100 * c.accuracy for c in clustered]
-        rows.append([label, ANNOTATIONS.get(choice.name, "none"), *numbers, *accuracies, PUBLISHED.get(choice.name)])
+        rows.append(
+            [
+                label,
+                ANNOTATIONS.get(choice.name, "none"),
+                *numbers,
+                *accuracies,
+                PUBLISHED.get(choice.name) if lab.comparable else None,
+            ]
+        )
     columns = ["auxiliary", "annotations", "Same-KP", "Near-KP", "#Edits", *(f"K={k}" for k in CLUSTERS)]
     note = (
-        f"{scores['edits'].count} images of {len(setting.data)}, {setting.classifier.architecture} cut at "
+        f"{scores['flip_rate'].count} images of {len(setting.data)}, {setting.classifier.architecture} cut at "
         f"{setting.explainer.split.layer}, the paper's greedy search with one distractor, all edits. "
-        f"K: part clustering accuracy. Last column: Same-KP / K=15, 50, 250 as published, VGG-16 on all 200 classes."
+        "K: part clustering accuracy."
     )
+    if lab.comparable:
+        note += " Last column: Same-KP / K=15, 50, 250 as published, VGG-16 on all 200 classes."
     return Result(ResultTable("Auxiliary models", [*columns, "paper (CUB-200)"], rows, note), figures)

@@ -19,13 +19,12 @@ ROWS: tuple[tuple[str, str, str, str, dict[str, float], str | None], ...] = (
 @PAPER.register("components")
 def components(lab: Lab) -> Result:
     """Return the ablation of components."""
-    comparable = (lab.config.data, lab.family) == ("cub", "vgg")
     rows: list[list[Cell]] = []
     for number, (semantic, many, extra, method, settings, published) in enumerate(ROWS, 1):
         # Goyal et al. take the first distractor of however many are drawn, so this row is shared with other tables.
         scores = lab.scores(method, settings, **({} if many or method == "goyal" else {"distractors": 1}))
         numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "seconds", "edits")]
-        rows.append([str(number), semantic, many, extra, *numbers, published if comparable else None])
+        rows.append([str(number), semantic, many, extra, *numbers, published if lab.comparable else None])
     columns = [
         "row",
         "semantic loss",

@@ -28,7 +28,6 @@ def cost(lab: Lab) -> Result:
     cells = split.grid.cells
     auxiliary = setting.explainer.auxiliary
     rows: list[list[Cell]] = []
-    vgg = lab.family == "vgg"
     for count in (1, lab.config.distractors):
         candidates = count * cells * cells
         evaluator = HeadPlan(head, split.grid).evaluator(grid[0], grid.expand(count, -1, -1, -1), 2**30)
@@ -49,7 +48,7 @@ def cost(lab: Lab) -> Result:
                 channels = auxiliary.forward(inputs).shape[1]
             ways["semantic term"] = (1 + count) * module_macs(auxiliary.model, inputs) + candidates * channels
         for way, macs in ways.items():
-            published = PUBLISHED.get(way) if vgg and count == 1 else None
+            published = PUBLISHED.get(way) if lab.comparable and count == 1 else None
             rows.append([count, way, macs / 1e9, (macs - both) / 1e9 if way != "semantic term" else None, published])
     columns = ["distractors", "way", "1e9 multiply-adds", "without the features", "paper"]
     where = f"{setting.classifier.architecture} cut at {split.layer}"

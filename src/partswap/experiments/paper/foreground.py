@@ -11,11 +11,10 @@ PUBLISHED = {"goyal": "94.2 / 54.6 / 8.3 / 5.5", "paper": "99.1 / 68.5 / 35.3 / 
 @PAPER.register("foreground")
 def foreground(lab: Lab) -> Result:
     """Return the foreground metric beside the others."""
-    comparable = (lab.config.data, lab.family) == ("cub", "vgg")
     rows: list[list[Cell]] = []
     for method, title, settings in METHODS:
         scores = lab.scores(method, settings)
         numbers = [cell(scores, name) for name in ("foreground", "near_kp", "same_kp", "edits")]
-        rows.append([title, *numbers, PUBLISHED.get(method) if comparable else None])
+        rows.append([title, *numbers, PUBLISHED.get(method) if lab.comparable else None])
     columns = ["method", "Foreground", "Near-KP", "Same-KP", "#Edits", "paper"]
     return Result(ResultTable("Foreground, all edits", columns, rows, lab.note(), digits=2))

@@ -11,11 +11,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from partswap.data.base import digest
-from partswap.experiments.config import MATTERS, RunConfig
+from partswap.experiments.config import RunConfig
 from partswap.experiments.runs import Run, open_run_setting, run
 from partswap.experiments.setting import AuxiliaryChoice, Setting
 from partswap.experiments.tables import Cell, Measured, ResultTable
 from partswap.metrics import METRICS, Score
+from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.store import read_json
@@ -84,12 +85,24 @@ class Lab:
         name = self.setting.classifier.architecture.lower()
         return next((known for known in ("vgg", "resnet") if known in name), name)
 
+    @property
+    def comparable(self) -> bool:
+        """Whether the paper's own numbers for VGG-16 on CUB may stand beside ours."""
+        return (self.config.data, self.family) == ("cub", "vgg")
+
     def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
         """Explain the split with one method, or read what was explained."""
         config = replace(self.config, methods=(method,), settings={method: dict(settings or {})}, **changes)
-        record = config.record()
-        key = digest([(name, record[name]) for name in MATTERS])
-        return run(replace(config, out=self.runs / f"{method}-{key}"), track=self.track)
+        if "layer" in changes:
+            setting = open_run_setting(config, self.track)
+        elif "auxiliary" in changes:
+            setting = self.setting.with_auxiliary(AuxiliaryChoice.parse(changes["auxiliary"]))
+        else:
+            setting = self.setting
+        # Where networks lie does not matter, what is in them does.
+        networks = [setting.classifier.model, *([a.model] if (a := setting.explainer.auxiliary) else [])]
+        key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
+        return run(replace(config, out=self.runs / f"{method}-{key}"), setting=setting, track=self.track)
 
     def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
         """Return the metrics of a run."""
@@ -97,15 +110,16 @@ class Lab:
         found = read_json(made.folder / "metrics.json")[method]
         return {name: _score(content) for name, content in found.items()}
 
-    def note(self, *, distractors: bool = True) -> str:
+    def note(self, *, distractors: bool = True, cut: bool = True) -> str:
         """Return what every table says about its setting."""
         made = self.setting
         images = f"{self.config.queries} images drawn from" if self.config.queries else "All eligible images of"
         auxiliary = f", auxiliary {made.auxiliary.name}" if made.auxiliary else ""
+        where = f" cut at {made.explainer.split.layer}" if cut else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
             f"{images} {self.config.data} {self.config.split} ({len(made.data)}, {len(made.data.classes)} classes); "
-            f"{made.classifier.architecture} cut at {made.explainer.split.layer}{auxiliary}{many}. "
+            f"{made.classifier.architecture}{where}{auxiliary}{many}. "
             "± is half of the 95 % bootstrap interval."
         )
 

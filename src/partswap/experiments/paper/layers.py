@@ -17,12 +17,13 @@ def layers(lab: Lab) -> Result:
     """Return the metrics at the default cut, at the last one, and at the last one with a finer grid."""
     rows: list[list[Cell]] = []
     for layer, grid in places(lab):
-        scores = lab.scores("partswap", layer=layer)
-        numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "flip_rate", "seconds")]
-        published = PUBLISHED.get((lab.config.data, layer)) if lab.family == "resnet" else None
-        rows.append([layer, grid, *numbers, published])
-    columns = ["layer", "grid", "Near-KP", "Same-KP", "#Edits", "flipped", "seconds", "paper"]
-    return Result(ResultTable("Where the network is cut, all edits", columns, rows, lab.note(), digits=2))
+        for method, title in (("paper", "Vandenhende et al."), ("partswap", "partswap")):
+            scores = lab.scores(method, layer=layer)
+            numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "flip_rate", "seconds")]
+            known = lab.family == "resnet" and method == "paper"
+            rows.append([layer, grid, title, *numbers, PUBLISHED.get((lab.config.data, layer)) if known else None])
+    columns = ["layer", "grid", "method", "Near-KP", "Same-KP", "#Edits", "flipped", "seconds", "paper"]
+    return Result(ResultTable("Where the network is cut, all edits", columns, rows, lab.note(cut=False), digits=2))
 
 
 def places(lab: Lab) -> list[tuple[str, str]]:
@@ -31,7 +32,9 @@ def places(lab: Lab) -> list[tuple[str, str]]:
     size = lab.setting.classifier.preprocess.size
     found = list_layers(lab.setting.classifier.model, probe=torch.randn(2, 3, size, size))
     finer = [place for place in found if place.grid.cells > cut.grid.cells]
-    alike = [place for place in found if place.grid == cut.grid]
+    # A layer without weights after another one of the same grid (a pooling that pools nothing) is no other place.
+    weighted = {name for name, m in lab.setting.classifier.model.named_modules() if any(True for _ in m.parameters())}
+    alike = [place for place in found if place.grid == cut.grid and place.name in weighted]
     chosen = {cut.layer: str(cut.grid)}
     for place in (*alike[-1:], *finer[-1:]):
         chosen[place.name] = str(place.grid)

@@ -19,13 +19,12 @@ ROWS = (
 @PAPER.register("prefilter")
 def prefilter(lab: Lab) -> Result:
     """Return the ablation of the prefilter."""
-    comparable = (lab.config.data, lab.family) == ("cub", "vgg")
     rows: list[list[Cell]] = []
     for keep, published in ROWS:
         scores = lab.scores("paper", {} if keep is None else {"keep": keep})
         numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "seconds")]
         title = "100 % (none)" if keep is None else f"{keep:.0%}"
-        rows.append([title, *numbers, published if comparable else None])
+        rows.append([title, *numbers, published if lab.comparable else None])
     columns = ["kept", "Near-KP", "Same-KP", "#Edits", "seconds", "paper (V-100)"]
     note = lab.note() + " Candidates are screened in every row, so the prefilter saves little time here."
     return Result(ResultTable("Prefilter, the paper's method, all edits", columns, rows, note, digits=2))

@@ -16,14 +16,13 @@ PUBLISHED = {
 @PAPER.register("selection")
 def selection(lab: Lab) -> Result:
     """Return the comparison of both ways; without class attributes only the confusion matrix."""
-    comparable = (lab.config.data, lab.family) == ("cub", "vgg")
     ways = ["confusion"] if lab.setting.data.attributes() is None else ["confusion", "attributes"]
     rows: list[list[Cell]] = []
     for method, title, settings in METHODS:
         for way in ways:
             scores = lab.scores(method, settings, selection=way)
             numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits")]
-            rows.append([title, way, *numbers, PUBLISHED.get((method, way)) if comparable else None])
+            rows.append([title, way, *numbers, PUBLISHED.get((method, way)) if lab.comparable else None])
     columns = ["method", "selection", "Near-KP", "Same-KP", "#Edits", "paper"]
     note = lab.note() + ("" if len(ways) > 1 else " This data set has no class attributes.")
     return Result(ResultTable("Selection of query and distractor classes", columns, rows, note, digits=2))

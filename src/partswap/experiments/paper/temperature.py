@@ -22,28 +22,29 @@ def temperature(lab: Lab) -> Result:
     rows: list[list[Cell]] = []
     points: dict[str, list[Point]] = {"paper": [], "partswap": []}
     for method, mine in points.items():
-        for tau in TAUS:
-            for lam in LAMBDAS:
-                # Without the semantic term the temperature does not matter.
-                scores = lab.scores(method, {"lam": lam, "tau": tau if lam else TAUS[0]})
-                numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "flip_rate")]
-                rows.append([TITLES[method], f"{lam:g}", f"{tau:g}", *numbers])
-                values = [scores[name].all for name in ("same_kp", "near_kp", "edits", "flip_rate")]
-                if None not in values:
-                    same, near, edits, flipped = (float(v or 0) for v in values)
-                    mine.append(Point(lam, tau, same, near, edits, flipped))
+        # Without the semantic term the temperature does not matter.
+        for lam, tau in ((0.0, TAUS[0]), *((lam, tau) for tau in TAUS for lam in LAMBDAS if lam)):
+            scores = lab.scores(method, {"lam": lam, "tau": tau})
+            numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "flip_rate")]
+            rows.append([TITLES[method], f"{lam:g}", f"{tau:g}" if lam else "any", *numbers])
+            values = [scores[name].all for name in ("same_kp", "near_kp", "edits", "flip_rate")]
+            if None not in values:
+                same, near, edits, flipped = (float(v or 0) for v in values)
+                mine.append(Point(lam, tau, same, near, edits, flipped))
     columns = ["method", "lam", "tau", "Near-KP", "Same-KP", "#Edits", "flipped"]
     beaten, count = dominated(points["paper"], points["partswap"])
-    note = f"{lab.note()} For {beaten} of {count} points of the paper's method ours has one that is no worse in both "
-    note += "Same-KP and #Edits."
+    note = f"{lab.note()} For {beaten} of {count} points of the paper's method ours has one that is no worse in "
+    note += "Same-KP, #Edits and flipped."
     table = ResultTable("Weight and temperature, all edits", columns, rows, note, digits=2)
     figures = {"temperature": _sweep(points["paper"]), "pareto": _pareto(points)} if points["paper"] else {}
     return Result(table, figures)
 
 
 def dominated(theirs: Sequence[Point], ours: Sequence[Point]) -> tuple[int, int]:
-    """Return for how many of their points ours has one no worse in Same-KP and edits, and how many there are."""
-    beaten = sum(any(q.same_kp >= p.same_kp and q.edits <= p.edits for q in ours) for p in theirs)
+    """Return for how many of their points ours has one no worse in anything, and how many there are."""
+    beaten = sum(
+        any(q.same_kp >= p.same_kp and q.edits <= p.edits and q.flip_rate >= p.flip_rate for q in ours) for p in theirs
+    )
     return beaten, len(theirs)
 
 
@@ -52,7 +53,7 @@ def _sweep(points: Sequence[Point]) -> Figure:
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for colour, tau in zip(("#4477aa", "#228833", "#ee6677"), TAUS, strict=False):
-        line = sorted((p for p in points if p.tau == tau), key=lambda p: p.lam)
+        line = sorted((p for p in points if p.tau == tau or not p.lam), key=lambda p: p.lam)
         left.plot([p.lam for p in line], [100 * p.same_kp for p in line], "o-", color=colour, label=f"tau = {tau:g}")
         right.plot([p.lam for p in line], [p.edits for p in line], "o-", color=colour, label=f"tau = {tau:g}")
     left.set_ylabel("Same-KP, %")
@@ -70,7 +71,7 @@ def _pareto(points: dict[str, list[Point]]) -> Figure:
     axis = figure.subplots()
     for method, mine in points.items():
         for number, tau in enumerate(TAUS):
-            line = sorted((p for p in mine if p.tau == tau), key=lambda p: p.lam)
+            line = sorted((p for p in mine if p.tau == tau or not p.lam), key=lambda p: p.lam)
             style = ("-", "--", ":")[number]
             label = f"{TITLES[method]}, tau = {tau:g}"
             x, y = [p.edits for p in line], [100 * p.same_kp for p in line]
