@@ -266,7 +266,7 @@ def test_a_tag_of_weights_means_timm():
     assert type(load_model("resnet18.a1_in1k", classes=3)).__module__.startswith("timm.")
     assert type(load_model("resnet18", classes=3)).__module__.startswith("torchvision.")
     for name in ("resnet18.a1_in1kk", "timm:resnet18.a1_in1kk"):
-        with pytest.raises(UnknownNameError, match="no weights called.*a1_in1kk"):
+        with pytest.raises(UnknownNameError, match=r"no weights called.*a1_in1kk"):
             load_model(name)
     with pytest.raises(UnknownNameError, match="no model called"):
         load_model("torchvision:resnet18.a1_in1k")
