@@ -1,10 +1,13 @@
 """Archives that lie, downloads that break."""
 
+import gzip
 import hashlib
 import http.server
 import io
 import re
 import stat
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -118,6 +121,73 @@ def test_a_tar_cut_between_two_members_is_damaged(tmp_path):
     archive.write_bytes(archive.read_bytes()[:1024])
     with pytest.raises(DataError, match="damaged"):
         unpack(archive, tmp_path / "into", quiet=True)
+
+
+def test_a_compressed_tar_cut_anywhere_is_damaged(tmp_path):
+    # Stored rather than deflated, so that the place between two members is known.
+    members = [("a", bytes(range(256)) * 2), ("b", b"y" * 512)]
+    plain = write_tar(tmp_path / "plain.tar", members, "w").read_bytes()
+    archive = tmp_path / "cut.tgz"
+    archive.write_bytes(gzip.compress(plain, compresslevel=0))
+    whole = archive.read_bytes()
+    between = whole.index(plain[:1024]) + 1024
+    assert whole[between:].startswith(b"b\0")
+    padding = between + 1024 + 600
+    for cut in (1, 15, between - 100, between, between + 512, padding, len(whole) - 8, len(whole) - 1):
+        archive.write_bytes(whole[:cut])
+        with pytest.raises(DataError, match="damaged"):
+            unpack(archive, tmp_path / "into", quiet=True)
+        assert list((tmp_path / "into").iterdir()) == [], cut
+    archive.write_bytes(whole[:-8] + b"\0\0\0\0" + whole[-4:])
+    with pytest.raises(DataError, match=r"damaged.*CRC"):
+        unpack(archive, tmp_path / "into", quiet=True)
+    archive.write_bytes(gzip.compress(plain[:1024]))  # cut off first, compressed then
+    with pytest.raises(DataError, match="no end mark"):
+        unpack(archive, tmp_path / "into", quiet=True)
+    archive.write_bytes(whole)
+    assert unpack(archive, tmp_path / "into", quiet=True) == ["a", "b"]
+
+
+UNPACKING = """
+import sys, time
+from partswap.data import archives
+archives._unpack_tar = lambda archive, hidden, *rest: [(hidden / "half").write_text("x"), print("in it", flush=True),
+                                                       time.sleep(600)]
+archives.unpack(sys.argv[1], sys.argv[2], quiet=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks that go with a process")
+def test_what_a_killed_unpacking_left_is_removed(tmp_path):
+    archive, into = write_tar(tmp_path / "a.tgz", [("a", b"x")]), tmp_path / "into"
+    command = [sys.executable, "-c", UNPACKING, str(archive), str(into)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"in it\n"
+            (half,) = into.glob(".unpacking-*/half")
+            unpack(archive, into, quiet=True)
+            assert half.exists()  # somebody works there
+        finally:
+            process.kill()
+    assert half.exists()
+    other = write_tar(tmp_path / "b.tgz", [("b", b"x")])
+    unpack(other, tmp_path / "elsewhere", quiet=True)
+    assert half.exists()
+    unpack(other, into, quiet=True)
+    assert sorted(p.name for p in into.iterdir()) == ["a", "b"]
+
+
+def test_a_local_file_with_an_official_name_must_be_that_file(tmp_path, monkeypatch):
+    archive = pack(trees.cub(tmp_path / "CUB_200_2011"), tmp_path / "CUB_200_2011.tgz")
+    found, official = hashlib.md5(archive.read_bytes()).hexdigest(), OFFICIAL["cub"][0].md5
+    first = write_tar(tmp_path / "first.tgz", [("first", b"x")])
+    with pytest.raises(DataError, match=f"{found}.*{official}.*rename it"):
+        get("cub", tmp_path / "into", [first, archive], quiet=True)
+    assert not (tmp_path / "into").exists()
+    renamed = archive.rename(tmp_path / "mine.tgz")
+    assert get("cub", tmp_path / "into", renamed, quiet=True) == ["CUB_200_2011"]
+    monkeypatch.setitem(OFFICIAL, "cub", (Archive("https://example.org/mine.tgz", "CUB_200_2011", found),))
+    assert get("cub", tmp_path / "again", renamed, quiet=True) == ["CUB_200_2011"]
 
 
 def test_what_is_no_archive(tmp_path):

@@ -23,7 +23,7 @@ from partswap.images import Preprocess
 from partswap.models import shipped
 from partswap.models.auxiliaries.base import TAU_TOKENS
 from partswap.models.trunk import Trunk
-from partswap.models.zoo import read_weights, start_from
+from partswap.models.weights import read_weights, start_from
 from published_files import network, published, write
 
 # Of ImageNet's 1000 classes.
@@ -260,6 +260,16 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         load_auxiliary("deepclustr")
     with pytest.raises(UnknownNameError, match="resnet18"):
         load_auxiliary("torchvision:resnet81")
+
+
+def test_a_tag_of_weights_means_timm():
+    assert type(load_model("resnet18.a1_in1k", classes=3)).__module__.startswith("timm.")
+    assert type(load_model("resnet18", classes=3)).__module__.startswith("torchvision.")
+    for name in ("resnet18.a1_in1kk", "timm:resnet18.a1_in1kk"):
+        with pytest.raises(UnknownNameError, match=r"no weights called.*a1_in1kk"):
+            load_model(name)
+    with pytest.raises(UnknownNameError, match="no model called"):
+        load_model("torchvision:resnet18.a1_in1k")
 
 
 @pytest.mark.parametrize(

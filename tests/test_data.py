@@ -14,6 +14,7 @@ from partswap.data.check import check_dataset
 from partswap.data.pairs import nearest_by_attributes
 from partswap.data.rle import RunLengths, uncompress
 from partswap.errors import DataError, ImageError, SettingError
+from partswap.options import parse_options
 from trees import edit_line
 
 
@@ -242,6 +243,65 @@ def test_keypoints_outside_the_image_are_left_out(cub):
     assert set(open_dataset("cub", cub)[0].keypoints) == {"eye"}
 
 
+# Options
+
+
+def test_options_are_read_as_what_they_are():
+    texts = ["a=0.2", "b=1e-3", "c=-3", "d=Yes", "e=no", "f=none", "g=x=y", "h=1.2.3", "i=nan", "j=", "k=.5"]
+    assert parse_options(texts) == {
+        "a": 0.2, "b": 0.001, "c": -3, "d": True, "e": False, "f": None, "g": "x=y", "h": "1.2.3", "i": "nan",
+        "j": "", "k": 0.5,
+    }  # fmt: skip
+    assert isinstance(parse_options(texts)["c"], int)
+    assert parse_options(None) == {}
+    for text in ("a", "=1"):
+        with pytest.raises(SettingError, match="NAME=VALUE"):
+            parse_options([text])
+
+
+def test_an_option_may_be_a_share(tmp_path):
+    root = trees.folder(tmp_path)
+    assert len(open_dataset("folder", root, **parse_options(["test_share=0.9"]))) > len(open_dataset("folder", root))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"testshare": 0.2}, "no option 'testshare'. Did you mean 'test_share'.* merge_sides, skip_bad"),
+        ({"faults": 3}, "no option 'faults'"),
+        ({"test_share": "much"}, "test_share of the data set folder is 'much'. Give a number"),
+        ({"seed": 0.5}, "Give a whole number"),
+        ({"seed": True}, "Give a whole number"),
+        ({"skip_bad": 1}, "Give true or false"),
+        ({"skip_bad": None}, "Give true or false"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, options, complaint):
+    with pytest.raises(SettingError, match=complaint):
+        open_dataset("folder", trees.folder(tmp_path), **options)
+
+
+def test_options_that_are_text(inat):
+    with pytest.raises(SettingError, match=r"supercategory .* is 12\. Give text"):
+        open_dataset("inaturalist", inat, supercategory=12)
+    assert len(open_dataset("inaturalist", inat, supercategory=None).classes) == 3
+
+
+def test_a_tenth_of_a_split_is_for_validation(tmp_path):
+    root = trees.folder(tmp_path, per_class=30)
+    parts = [open_dataset("folder", root, f"train:{part}", test_share=0.1) for part in ("rest", "validation")]
+    names = [{data.image_name(i) for i in range(len(data))} for data in parts]
+    whole = open_dataset("folder", root, "train", test_share=0.1)
+    assert names[0] | names[1] == {item.name for item in whole.items}
+    assert not names[0] & names[1]
+    assert set(parts[1].labels()) == {0, 1}
+    assert len(parts[1]) < len(whole) / 5
+    assert parts[1].split == "train:validation"
+    assert parts[1].fingerprint() == open_dataset("folder", root, "train:validation", test_share=0.1).fingerprint()
+    with pytest.raises(SettingError, match=r"no part 'valid'\. Did you mean 'validation'"):
+        open_dataset("folder", root, "train:valid")
+
+
 # Dogs
 
 
@@ -249,8 +309,8 @@ def test_keypoints_outside_the_image_are_left_out(cub):
 def test_dogs_from_text_and_from_matlab_lists(tmp_path, mat):
     data = open_dataset("dogs", trees.dogs(tmp_path, mat=mat), "all")
     assert len(data) == 8
-    # Text lists have no labels, so the order is that of the names; the official labels may have another.
-    assert data.classes == (["golden retriever", "Chihuahua"] if mat else ["Chihuahua", "golden retriever"])
+    # A classifier that was trained with one kind of lists is evaluated with the other.
+    assert data.classes == ["Chihuahua", "golden retriever"]
     assert data.classes[data.label(0)] == data.item(0).name.partition("-")[2].partition("/")[0].replace("_", " ")
     assert len(open_dataset("dogs", tmp_path, "train")) == 4
 

@@ -252,11 +252,12 @@ def test_what_is_left_out_is_counted():
         def __len__(self):
             return 6
 
-    setting = SimpleNamespace(data=Six(**vars(data)), encodings=encodings)
+    setting = SimpleNamespace(data=Six(**vars(data), skipped=[("a.jpg", "is cut off")]), encodings=encodings)
     config = SimpleNamespace(distractors=5, seed=0, queries=None, selection="confusion")
     tasks, skipped = _plan(config, setting)  # 0 is taken for 1, of which no image is right; 2 goes to 0
     assert [task.query for task in tasks.tasks] == [5]
     assert skipped == {
+        "unreadable_images": 1,
         "misclassified_queries": 3,
         "queries_without_distractors": 2,
         "classes_without_distractors": ["b"],

@@ -74,7 +74,7 @@ from partswap.store import Store
 store = Store(Path(sys.argv[1]), "slow", {"of": "numbers"}, 60)
 while not store.complete:
     rows = np.arange(store.done, store.done + 3)
-    time.sleep(0.02)
+    time.sleep(0.05)
     store.append(wide=np.repeat(rows[:, None], 5000, 1).astype(np.float32))
 """
 
@@ -85,15 +85,16 @@ def test_kill_nine_and_again_is_byte_for_byte_the_same(tmp_path):
         if kill_at is None:
             assert process.wait(60) == 0
             return
-        progress = None
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None:
-            progress = next(cache.glob("*/progress.json"), None)
-            if progress is not None and json.loads(progress.read_text())["done"] >= kill_at:
-                break
+        while done(cache) < kill_at and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        assert process.wait() == -signal.SIGKILL  # it did not end by itself before
+        assert kill_at <= done(cache) < 60
+
+    def done(cache):
+        progress = next(cache.glob("*/progress.json"), None)
+        return 0 if progress is None else json.loads(progress.read_text())["done"]
 
     (tmp_path / "cut").mkdir()
     for kill_at in (3, 21, 42):

@@ -160,7 +160,7 @@ def test_the_command_line_draws_a_sheet(tmp_path):
     assert runner.invoke(app, command).exit_code == 0
     assert Image.open(out).width == 2 * 28 + 2 * 224 + 14
     trees.truncate(open_dataset("cub", root, "all").item(0).path)
-    skipped = runner.invoke(app, [*command, "--count", "12", "--skip-bad"])
+    skipped = runner.invoke(app, [*command, "--count", "12", "--option", "skip_bad=true"])
     assert skipped.exit_code == 0
     assert "left out" in skipped.output
     assert runner.invoke(app, ["data", "show", "cub", str(root), "--out", str(tmp_path / "sheet.what")]).exit_code == 1

@@ -86,7 +86,7 @@ def dogs(root: Path, *, mat: bool = False, per_class: int = 4) -> Path:
         if mat:
             cells = np.empty((len(files), 1), object)
             cells[:, 0] = files
-            # The official labels need not follow the names: here they do not.
+            # The official labels follow the names; these do not, and must not change the order of the classes.
             labels = np.array([[1 + BREEDS.index(f.partition("/")[0])] for f in files])
             (root / "lists").mkdir(exist_ok=True)
             savemat(root / "lists" / f"{split}_list.mat", {"file_list": cells, "labels": labels})

@@ -16,10 +16,11 @@ from partswap.cli_train import (
     DataPath,
     PrecisionOption,
     Threads,
-    data_options,
     resolve_precision,
+    say_skipped,
     use_threads,
 )
+from partswap.options import parse_options
 
 if TYPE_CHECKING:
     from partswap.experiments.setting import Setting
@@ -116,11 +117,14 @@ def _setting(
     from partswap.experiments.setting import AuxiliaryChoice, open_setting
     from partswap.progress import bars
 
-    return open_setting(
+    options = parse_options(option)
+    setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache, track=bars,
         auxiliary=AuxiliaryChoice.parse(auxiliary) if auxiliary else None,
-        precision=resolve_precision(precision), **data_options(option),
+        precision=resolve_precision(precision), **options,
     )  # fmt: skip
+    say_skipped(options, setting.data)
+    return setting
 
 
 def _note(setting: Setting, method: str) -> str:

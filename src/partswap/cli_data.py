@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from partswap.errors import SettingError
+from partswap.options import parse_options
 
 data_app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 console = Console()
@@ -20,19 +21,10 @@ SHOWN = 10
 
 Name = Annotated[str, typer.Argument(help="cub, dogs, inaturalist, folder or aviary.")]
 Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has none).")]
-Supercategory = Annotated[str | None, typer.Option(help="inaturalist: only these, such as Birds.")]
-Keypoints = Annotated[Path | None, typer.Option(help="inaturalist: JSON with keypoints in the COCO layout.")]
-
-
-def _options(supercategory: str | None, keypoints: Path | None) -> dict[str, Any]:
-    options = {"supercategory": supercategory, "keypoints": keypoints}
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    if options and name != "inaturalist":
-        raise SettingError(f"{name} has no {' and no '.join(options)}.", "Leave the option out.")
-    return options
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="NAME=VALUE for the data set (supercategory=Birds); repeat for more."),
+]
 
 
 @data_app.command("list")
@@ -56,14 +48,12 @@ def check(
     path: Where = None,
     split: Annotated[str | None, typer.Option(help="One split; all if not given.")] = None,
     workers: Annotated[int, typer.Option(help="Threads that read images.")] = 4,
-    supercategory: Supercategory = None,
-    keypoints: Keypoints = None,
+    option: Options = None,
 ) -> None:
     """Read everything and say all that is wrong; exit code 1 if anything is."""
     from partswap.data.check import check_dataset
 
-    options = _check_options(name, _options(supercategory, keypoints))
-    report = check_dataset(name, path, split=split, workers=workers, console=console, **options)
+    report = check_dataset(name, path, split=split, workers=workers, console=console, **parse_options(option))
     _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
@@ -114,25 +104,20 @@ def show(
     count: Annotated[int, typer.Option(help="How many.")] = 40,
     columns: Annotated[int, typer.Option(help="How many side by side.")] = 8,
     seed: Annotated[int, typer.Option(help="Which images, at random.")] = 0,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")] = False,
-    supercategory: Supercategory = None,
-    keypoints: Keypoints = None,
+    option: Options = None,
 ) -> None:
     """Draw a contact sheet with keypoints, masks and class names."""
     from partswap.data import open_dataset
     from partswap.data.sheet import contact_sheet
 
-    options = _check_options(name, _options(supercategory, keypoints))
-    if skip_bad and path is not None:
-        options["skip_bad"] = True
-    data = open_dataset(name, path, split, **options)
+    data = open_dataset(name, path, split, **parse_options(option))
     out.parent.mkdir(parents=True, exist_ok=True)
     sheet = contact_sheet(data, count, columns, seed)
     try:
         sheet.save(out)
     except ValueError as error:
         raise SettingError(f"{out} has no suffix of an image.", "Use .png or .jpg.") from error
-    for left_out, reason in getattr(data, "skipped", []):
+    for left_out, reason in data.skipped:
         _say(f"left out {left_out}: {reason}")
     _say(f"drew {out}")
 

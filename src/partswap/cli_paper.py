@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from partswap.cli_train import Cache, Data, DataOptions, DataPath, PrecisionOption, data_options, resolve_precision
+from partswap.cli_train import Cache, Data, DataOptions, DataPath, PrecisionOption, resolve_precision
+from partswap.options import parse_options
 
 paper_app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 console = Console()
@@ -65,7 +66,7 @@ def _command(name: str) -> Callable[..., None]:
         from partswap.progress import bars
 
         config = RunConfig(
-            data=data, path=path, options=data_options(option), split=split, model=model, weights=weights, layer=layer,
+            data=data, path=path, options=parse_options(option), split=split, model=model, weights=weights, layer=layer,
             auxiliary=auxiliary[0] if auxiliary else None, distractors=distractors, queries=queries, seed=seed,
             precision=resolve_precision(precision), cache=cache, workers=workers,
         )  # fmt: skip

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from partswap.errors import SettingError
+from partswap.options import parse_options
+
+if TYPE_CHECKING:
+    from partswap.data.base import Dataset
 
 train_app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
 console = Console()
@@ -70,7 +75,9 @@ def classifier(
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
-    sets = [open_dataset(data, path, split, **data_options(option)) for split in (train_split, test_split)]
+    options = parse_options(option)
+    sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
+    say_skipped(options, *sets)
 
     def run(accelerator: Any) -> None:
         train_classifier(
@@ -118,7 +125,9 @@ def parts(
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
-    sets = [open_dataset(data, path, split, **data_options(option)) for split in (train_split, test_split)]
+    options = parse_options(option)
+    sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
+    say_skipped(options, *sets)
     train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
 
 
@@ -128,7 +137,9 @@ def tune(
     auxiliary: Annotated[str, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")],
     path: DataPath = None,
     option: DataOptions = None,
-    split: Annotated[str, typer.Option(help="Images to tune on: not those you report results on.")] = "train",
+    split: Annotated[
+        str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
+    ] = "train",
     weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
     layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
     method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
@@ -148,10 +159,12 @@ def tune(
     from partswap.progress import bars
     from partswap.store import write_json
 
+    options = parse_options(option)
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
-        cache=cache, precision=resolve_precision(precision), track=bars, **data_options(option),
+        cache=cache, precision=resolve_precision(precision), track=bars, **options,
     )  # fmt: skip
+    say_skipped(options, setting.data)
     tuning = run(setting, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
                  distractors=distractors, seed=seed, track=bars)  # fmt: skip
     console.print(tuning.table().rich())
@@ -179,26 +192,23 @@ def encode(
     from partswap.experiments.setting import AuxiliaryChoice, open_setting
     from partswap.progress import bars
 
+    options = parse_options(option)
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache,
-        precision=resolve_precision(precision), track=bars, **data_options(option),
+        precision=resolve_precision(precision), track=bars, **options,
     )  # fmt: skip
+    say_skipped(options, setting.data)
     grids = setting.encodings.grids
     for text in auxiliary or ():
         grids = setting.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
     console.print(f"{len(grids)} images of {data} {split}, grid {setting.explainer.split.grid}", highlight=False)
 
 
-def data_options(options: list[str] | None) -> dict[str, Any]:
-    """Return ``NAME=VALUE`` options as keyword arguments; numbers and yes / no become what they are."""
-    found: dict[str, Any] = {}
-    for option in options or ():
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise SettingError(f"the option is {option!r}.", "Write NAME=VALUE.")
-        known: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False}
-        found[name] = known.get(value.lower(), int(value) if value.lstrip("-").isdigit() else value)
-    return found
+def say_skipped(options: Mapping[str, Any], *sets: Dataset) -> None:
+    """Print how many images cannot be read, if they were to be left out."""
+    for data in sets if options.get("skip_bad") else ():
+        count = len(data.skipped)
+        console.print(f"{data.split}: {count} of {count + len(data)} images left out, unreadable", highlight=False)
 
 
 def resolve_precision(precision: str) -> str:

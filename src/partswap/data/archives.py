@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import os
@@ -14,10 +15,11 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -26,6 +28,8 @@ from partswap.errors import DataError, SettingError, UnknownNameError, suggest
 
 CHUNK = 1 << 20
 BLOCK = 512  # of a tar file
+GZIP = b"\x1f\x8b"  # how such a file begins
+HIDDEN = ".unpacking-"
 INAT = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
 DOGS = "http://vision.stanford.edu/aditya86/ImageNetDogs/"
 
@@ -93,7 +97,8 @@ def get(
     into : str or Path
         The folder to make it in; what is already there is not fetched again.
     archive : str or Path or sequence of them, optional
-        Local files to unpack instead of downloading.
+        Local files to unpack instead of downloading. One that is called like an official archive must have its
+        checksum.
     quiet : bool
         Whether to leave out the progress bars.
 
@@ -104,7 +109,10 @@ def get(
     """
     into = Path(into)
     if archive is not None:
-        files = [archive] if isinstance(archive, str | Path) else archive
+        files = [Path(file) for file in ([archive] if isinstance(archive, str | Path) else archive)]
+        sums = {official.file: official.md5 for official in OFFICIAL.get(name, ())}
+        for file in files:  # all of them before the first is unpacked
+            _check_sum(file, sums.get(file.name), quiet)
         return [made for file in files for made in unpack(file, into, quiet=quiet)]
     if name not in OFFICIAL:
         known = f"{suggest(name, OFFICIAL)} Known: {', '.join(sorted(OFFICIAL))}.".strip()
@@ -136,7 +144,7 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
         Whether to leave out the progress bar.
     """
     to = Path(to)
-    if to.exists() and (md5 is None or _md5(to) == md5):
+    if to.exists() and (md5 is None or _md5(to, quiet) == md5):
         return to
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(to.name + ".part")
@@ -157,7 +165,7 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
             f"{url} cannot be downloaded ({reason}).",
             "Check the network; or download it elsewhere and pass the file (partswap data get ... --archive FILE).",
         ) from error
-    if md5 is not None and (found := _md5(part)) != md5:
+    if md5 is not None and (found := _md5(part, quiet)) != md5:
         part.unlink()
         problem = f"what {url} gave has the checksum {found}, not {md5}."
         raise DataError(problem, "Try again; if it stays so, the file has changed or the network alters it.")
@@ -169,7 +177,8 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
     """Unpack a .tar, .tar.gz, .tgz or .zip that nobody needs to trust; return the names it made in `into`.
 
     Nothing is written outside `into`, and what it makes there appears only once it is whole: until then it lies in
-    a hidden folder. Names that exist already are not touched: that is an error.
+    a hidden folder, and what a killed process left in such a folder is removed. Names that exist already are not
+    touched: that is an error.
 
     Parameters
     ----------
@@ -187,46 +196,93 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
     if not is_zip and not archive.name.lower().endswith((".tar", ".tar.gz", ".tgz")):
         raise SettingError(f"{archive} is not an archive that can be unpacked.", "Pass .tar, .tar.gz, .tgz or .zip.")
     into.mkdir(parents=True, exist_ok=True)
-    hidden = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=into))
-    try:
-        with _progress(quiet) as progress:
-            (_unpack_zip if is_zip else _unpack_tar)(archive, hidden, into, progress)
+    with _hidden_folder(into) as hidden:
+        try:
+            with _progress(quiet) as progress:
+                (_unpack_zip if is_zip else _unpack_tar)(archive, hidden, into, progress)
+        except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
+            problem = f"{archive} is damaged or not an archive ({error})."
+            raise DataError(problem, "Download it again.") from error
         made = sorted(path.name for path in hidden.iterdir())
         for name in made:
             os.replace(hidden / name, into / name)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        problem = f"{archive} is damaged or not an archive ({error})."
-        raise DataError(problem, "Download it again.") from error
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
     return made
+
+
+@contextmanager
+def _hidden_folder(into: Path) -> Iterator[Path]:
+    """Make a folder in `into` that goes in the end, and remove those of processes that were killed."""
+    with ExitStack() as held:
+        with _locked(into, wait=True):  # nobody takes a folder for left behind that is only just being made
+            for left in into.glob(f"{HIDDEN}*"):
+                with _locked(left, wait=False) as abandoned:
+                    if abandoned:
+                        shutil.rmtree(left, ignore_errors=True)
+            hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
+            held.enter_context(_locked(hidden, wait=False))
+        try:
+            yield hidden
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, *, wait: bool) -> Iterator[bool]:
+    """Lock a folder if that can be done, and say whether; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ModuleNotFoundError, OSError):  # no such locks on this system
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            locked = True
+        except OSError:  # another process has it, or this file system knows no locks
+            locked = False
+        yield locked
+    finally:
+        os.close(descriptor)
 
 
 def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:
     if not hasattr(tarfile, "data_filter"):
         raise SettingError("this Python cannot unpack archives safely.", "Use Python 3.11.4 or later.")
-    _check_end(archive)
-    with (
-        progress.open(archive, "rb", description=f"unpacking {archive.name}") as file,
-        tarfile.open(fileobj=file, mode="r|*") as tar,
-    ):
-        for member in tar:
-            _check_name(archive, member.name, into)
-            try:
-                tar.extract(member, hidden, filter="data")  # refuses links to the outside and devices
-            except tarfile.FilterError as error:
-                raise _evil(archive, member.name, str(error)) from error
-            if not _lies_in(hidden / member.name, hidden):
-                raise _evil(archive, member.name, "it reaches outside through a link")
+    with progress.open(archive, "rb", description=f"unpacking {archive.name}") as file, archive.open("rb") as start:
+        # Not tarfile's own gzip: it takes a file that breaks off for its end and looks at no checksum.
+        zipped = start.read(len(GZIP)) == GZIP
+        stream = _Stream(cast(IO[bytes], gzip.GzipFile(fileobj=file)) if zipped else file)
+        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as tar:
+            for member in tar:
+                _check_name(archive, member.name, into)
+                try:
+                    tar.extract(member, hidden, filter="data")  # refuses links to the outside and devices
+                except tarfile.FilterError as error:
+                    raise _evil(archive, member.name, str(error)) from error
+                if not _lies_in(hidden / member.name, hidden):
+                    raise _evil(archive, member.name, "it reaches outside through a link")
+        stream.check_end()
 
 
-def _check_end(archive: Path) -> None:
-    """Raise an error if an uncompressed archive was cut off between two members, which tarfile takes for its end."""
-    with archive.open("rb") as file:
-        if archive.suffix.lower() == ".tar" and archive.stat().st_size >= BLOCK:
-            file.seek(-BLOCK, os.SEEK_END)
-            if any(file.read()):
-                raise tarfile.ReadError("it has no end mark: it is cut off, or still being written")
+class _Stream:
+    """A tar file that knows its last block, which tells whether it was cut off between two members."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self.source, self.last = source, b""
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.source.read(size)
+        self.last = (data if len(data) >= BLOCK else self.last + data)[-BLOCK:]
+        return data
+
+    def check_end(self) -> None:
+        """Read what is left, so that checksums are looked at, and raise an error if there is no end mark."""
+        while self.read(CHUNK):
+            pass
+        if self.last != bytes(BLOCK):
+            raise tarfile.ReadError("it has no end mark: it is cut off, or still being written")
 
 
 def _unpack_zip(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:
@@ -293,9 +349,21 @@ def _copy(source: Any, target: IO[bytes], told: Callable[[int], None]) -> None:
         told(len(block))
 
 
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+def _check_sum(file: Path, md5: str | None, quiet: bool) -> None:
+    """Raise an error if a file is not the official one that it is called like."""
+    if md5 is not None and file.is_file() and (found := _md5(file, quiet)) != md5:
+        raise DataError(
+            f"{file} has the checksum {found}, the official archive of that name {md5}.",
+            "Download it again; if it is meant to be another file, rename it.",
+        )
+
+
+def _md5(path: Path, quiet: bool) -> str:
+    with _progress(quiet) as progress, progress.open(path, "rb", description=f"checking {path.name}") as file:
+        digest = hashlib.md5(usedforsecurity=False)
+        while block := file.read(CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _progress(quiet: bool) -> Progress:

@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ class Dataset(ABC):
     splits: Sequence[str] = ("train", "test")
     #: Whether it is read from a folder.
     needs_path: bool = True
+    #: Images that cannot be read and were left out: (name, reason).
+    skipped: Sequence[tuple[str, str]] = ()
 
     @abstractmethod
     def __len__(self) -> int:
@@ -137,7 +140,7 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
     path : str or Path, optional
         Its folder; the aviary is drawn and has none.
     split : str
-        Which images.
+        Which images; ``"train:validation"`` is a tenth of every class of "train", ``"train:rest"`` the others.
     **options
         What the data set takes besides.
     """
@@ -147,17 +150,44 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
             f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
             "Pass its path." if kind.needs_path else "Leave the path out.",
         )
-    try:
-        return kind(split, **options) if path is None else kind(path, split, **options)  # type: ignore[call-arg]
-    except TypeError as error:
-        unknown = [option for option in options if f"'{option}'" in str(error)]
-        if not unknown:
-            raise
-        known = [p for p in inspect.signature(kind).parameters if p not in ("path", "split", "faults")]
-        raise SettingError(
-            f"the data set {name} has no option {unknown[0]!r}.",
-            f"{suggest(unknown[0], known)} It has: {', '.join(known)}.".strip(),
-        ) from error
+    _check_options(name, kind, options)
+    whole, colon, part = split.partition(":")
+    if colon:
+        from partswap.data.subset import validation_part
+
+        return validation_part(open_dataset(name, path, whole, **options), part)
+    return kind(split, **options) if path is None else kind(path, split, **options)  # type: ignore[call-arg]
+
+
+#: What a value of an option can be, by the beginning of its annotation.
+KINDS: dict[str, tuple[Any, str]] = {
+    "bool": (bool, "true or false"),
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "str": ((str, Path), "text"),
+}
+
+
+def _check_options(name: str, kind: type[Dataset], options: Mapping[str, Any]) -> None:
+    """Raise an error for options that a data set does not have, and for values that cannot be right."""
+    parameters = inspect.signature(kind).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    known = [p for p in parameters if p not in ("path", "split", "faults")]
+    for option, value in options.items():
+        # Who collects faults has a list for them; nobody writes one on the command line.
+        if option not in known and not (option == "faults" and isinstance(value, list)):
+            raise SettingError(
+                f"the data set {name} has no option {option!r}.",
+                f"{suggest(option, known)} It has: {', '.join(known)}.".strip(),
+            )
+        annotation = inspect.formatannotation(parameters[option].annotation).strip("'")
+        plain = annotation.partition(" ")[0]
+        if plain not in KINDS or (value is None and "None" in annotation):
+            continue
+        wanted, words = KINDS[plain]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise SettingError(f"the option {option} of the data set {name} is {value!r}.", f"Give {words}.")
 
 
 def check_split(name: str, split: str, splits: Sequence[str]) -> None:

@@ -15,9 +15,9 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from partswap.data.base import DATASETS, Sample, open_dataset
-from partswap.data.files import IMAGE_SUFFIXES, FileDataset, Item, is_inside, mask_of
-from partswap.errors import DataError, ImageError, SettingError
+from partswap.data.base import DATASETS, Sample, check_split, open_dataset
+from partswap.data.files import IMAGE_SUFFIXES, Box, FileDataset, Item, is_inside, mask_of
+from partswap.errors import DataError, ImageError
 from partswap.images import read_image
 
 
@@ -140,20 +140,25 @@ def check_dataset(
         What the data set takes besides.
     """
     kind = DATASETS.get(name)
-    if kind.needs_path != (path is not None):
-        raise SettingError(
-            f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
-            "Pass its path." if kind.needs_path else "Leave the path out.",
-        )
     if path is None or not issubclass(kind, FileDataset):
-        return _check_drawn(name, [split] if split else list(kind.splits), console, options)
+        return _check_drawn(name, path, [split] if split else list(kind.splits), console, options)
+    if split is not None:
+        check_split(name, split, kind.splits)
+    options = {key: value for key, value in options.items() if key != "skip_bad"}  # such images are to be named
     report = Report(name, Path(path))
     faults: list[DataError] = []
     opened: list[FileDataset] = []
     root = kind.find_root(Path(path))
     for each in [split] if split else kind.disjoint_splits(root):
         try:
-            opened.append(kind(path, each, faults=faults, **options))
+            data = open_dataset(name, path, each, faults=faults, **options)
+            assert isinstance(data, FileDataset)
+            opened.append(data)
+        except DataError as error:
+            faults.append(error)
+    for data in opened[:1]:  # tables are about all splits
+        try:
+            data.check_tables()
         except DataError as error:
             faults.append(error)
     for fault in dict.fromkeys(str(f) for f in faults):  # splits read the same lists: say it once
@@ -168,11 +173,13 @@ def check_dataset(
     return report
 
 
-def _check_drawn(name: str, splits: list[str], console: Console | None, options: dict[str, Any]) -> Report:
+def _check_drawn(
+    name: str, path: str | Path | None, splits: list[str], console: Console | None, options: dict[str, Any]
+) -> Report:
     """Look at every image of a data set that has no files."""
     report = Report(name, Path(name))
     for split in splits:
-        data = open_dataset(name, None, split, **options)
+        data = open_dataset(name, path, split, **options)
         report.classes, report.parts = len(data.classes), len(data.parts)
         samples: Iterable[Sample] = data
         if console is not None:
@@ -201,7 +208,7 @@ def _check_drawn(name: str, splits: list[str], console: Console | None, options:
 def _check_images(data: FileDataset, report: Report, workers: int, console: Console | None) -> None:
     sizes: list[tuple[int, int]] = []
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        seen: Iterable[_Seen] = pool.map(_look, data.items)
+        seen: Iterable[_Seen] = pool.map(lambda index: _look(data.item(index), data.box(index)), range(len(data)))
         if console is not None:
             seen = track(seen, f"reading {data.split}", len(data), console=console, transient=True)
         for one in seen:
@@ -221,7 +228,7 @@ def _wider(known: tuple[int, int] | None, values: list[int]) -> tuple[int, int]:
     return min(values), max(values)
 
 
-def _look(item: Item) -> _Seen:
+def _look(item: Item, box: Box | None) -> _Seen:
     """Read one image with its annotations."""
     if not item.path.exists():
         return _Seen(None, None, [Problem("missing file", str(item.path), "is in the lists but not on disk")])
@@ -231,14 +238,17 @@ def _look(item: Item) -> _Seen:
             mode = image.mode
     except ImageError as error:
         return _Seen(None, None, [Problem("unreadable file", str(item.path), error.problem)])
-    return _Seen(mode, size, list(_annotation_problems(item, size)))
+    return _Seen(mode, size, list(_annotation_problems(item, box, size)))
 
 
-def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[Problem]:
+def _annotation_problems(item: Item, box: Box | None, size: tuple[int, int]) -> Iterator[Problem]:
     for part, x, y in item.keypoints or ():
         if not is_inside(x, y, size):
             what = f"{part} at ({x:g}, {y:g}) on {size[0]} x {size[1]} pixels"
             yield Problem("keypoint outside the image", item.name, what)
+    if box is not None and not _fits(box, size):
+        what = "{:g} x {:g} at ({:g}, {:g})".format(*box[2:], *box[:2])
+        yield Problem("box outside the image", item.name, f"{what} on {size[0]} x {size[1]} pixels")
     if isinstance(item.mask, Path) and not item.mask.exists():
         yield Problem("missing mask", item.name, f"there is no {item.mask}")
         return
@@ -249,6 +259,13 @@ def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[Problem]
         return
     if mask is not None and not mask.any():
         yield Problem("bad mask", item.name, "the mask is empty")
+
+
+def _fits(box: Box, size: tuple[int, int]) -> bool:
+    """Return whether a box has an area and lies on an image; the official ones reach over its edge by a little."""
+    x, y, width, height = box
+    across, down = (side + max(1.0, 0.02 * side) for side in size)
+    return width > 0 and height > 0 and 0 <= x <= across - width and 0 <= y <= down - height
 
 
 def _counts(data: FileDataset) -> SplitCounts:

@@ -19,11 +19,9 @@ import numpy as np
 
 from partswap.data.attribute_parts import PartDifferences
 from partswap.data.base import DATASETS, Attributes
-from partswap.data.files import FileDataset, Item, Keypoint, Listing, class_title
+from partswap.data.files import Box, FileDataset, Item, Keypoint, Listing, class_title
 from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows, two_ids
 from partswap.errors import DataError
-
-Box = tuple[float, float, float, float]
 
 
 @DATASETS.register("cub")
@@ -150,7 +148,7 @@ class Cub(FileDataset):
 
     def attributes(self) -> Attributes | None:
         """Return which share of a class's images have an attribute, None if the files are not there."""
-        table = self.root / "attributes" / "class_attribute_labels_continuous.txt"
+        table = self._attribute_table
         if not table.exists():
             return None
         width: list[int] = []
@@ -160,13 +158,26 @@ class Cub(FileDataset):
             width[:] = width or [len(row)]
             if len(row) != width[0]:
                 raise MalformedError(f"there are {len(row)} values, but {width[0]} in the first line")
+            wrong = [value for value in row if not 0 <= value <= 100]
+            if wrong:
+                raise MalformedError(f"{wrong[0]:g} is no percentage")
             return row
 
         rows = list(read_rows(table, convert, "percentages", None))
-        if len(rows) < self._class_ids[-1]:
-            raise DataError(f"{table} has {len(rows)} rows, but there is a class {self._class_ids[-1]}.", AGAIN)
+        last = max(self._class_ids, default=0)
+        if len(rows) < max(last, 1):
+            raise DataError(f"{table} has {len(rows)} rows, but there is a class {last}.", AGAIN)
         share = np.array([rows[class_id - 1] for class_id in self._class_ids], np.float64) / 100
         return Attributes(self._attribute_names(share.shape[1]), share)
+
+    def check_tables(self) -> None:
+        """Raise an error if the table of attributes is broken, or missing where there is a folder for it."""
+        if self.attributes() is None and self._attribute_table.parent.is_dir():
+            raise DataError(f"there is no {self._attribute_table}.", AGAIN)
+
+    @property
+    def _attribute_table(self) -> Path:
+        return self.root / "attributes" / "class_attribute_labels_continuous.txt"
 
     def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
         """Return the parts in which two classes differ by their attributes, None without named attributes or parts."""

@@ -49,7 +49,8 @@ class Annotation(NamedTuple):
 class Dogs(FileDataset):
     """Dogs with parts: Stanford Dogs and StanfordExtra.
 
-    Images that StanfordExtra leaves out have no keypoints.
+    Classes are in the order of their folders' names, which is that of the official labels; so whichever kind of
+    lists there is, a class has the same label. Images that StanfordExtra leaves out have no keypoints.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ class Dogs(FileDataset):
         return list(read_rows(path, convert, "a path like n02099601-golden_retriever/n02099601_1.jpg", self.faults))
 
     def _class_folders(self, entries: list[Entry]) -> list[str]:
-        """Return the class folders in the order of the official labels if known, else of their names."""
+        """Return the class folders in the order of their names; all images of one must have the same label."""
         order: dict[str, int | None] = {}
         for file, label in entries:
             folder = file.partition("/")[0]
@@ -128,13 +129,13 @@ class Dogs(FileDataset):
             elif label is not None and label != known:
                 problem = f"the lists in {self.root} give {file} the label {label}, others in its folder {known}."
                 complain(DataError(problem, AGAIN), self.faults)
-        return sorted(order, key=lambda folder: (order[folder] or 0, folder))
+        return sorted(order)
 
     def _annotation_file(self) -> Path | None:
         folders = (self.root, self.root / "StanfordExtra_V12", self.root / "StanfordExtra_v12")
         found = [path for folder in folders for path in sorted(folder.glob("StanfordExtra*.json"))]
         official = [path for path in found if path.name.lower() == "stanfordextra_v12.json"]
-        if len(official or found) > 1 and not official:
+        if not official and len(found) > 1:
             names = ", ".join(path.name for path in found)
             raise DataError(f"{self.root} holds several annotation files ({names}).", "Keep one of them.")
         return next(iter(official or found), None)

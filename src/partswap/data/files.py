@@ -24,6 +24,7 @@ from partswap.images import read_image
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 Keypoint = tuple[str, float, float]
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class FileDataset(Dataset):
 
     #: What it is registered as, for messages.
     name: ClassVar[str]
+    skipped: list[tuple[str, str]]
 
     def __init__(
         self,
@@ -114,8 +116,7 @@ class FileDataset(Dataset):
         self.split, self.merge_sides, self.faults = split, merge_sides, faults
         #: Annotations for images that no list mentions: (file, what).
         self.orphans: list[tuple[str, str]] = []
-        #: Images left out: (name, reason).
-        self.skipped: list[tuple[str, str]] = []
+        self.skipped = []
         self.listing = self._read()
         self.items = self.listing.items
         self.classes = self.listing.classes
@@ -170,6 +171,13 @@ class FileDataset(Dataset):
     def image_name(self, index: int) -> str:
         """Return what identifies an image."""
         return self.item(index).name
+
+    def box(self, index: int) -> Box | None:
+        """Return the object's box as ``(x, y, width, height)``, None if there is none."""
+        return None
+
+    def check_tables(self) -> None:
+        """Raise an error if something is wrong with a table that is not read before it is needed."""
 
     def label(self, index: int) -> int:
         """Return the class of an image."""

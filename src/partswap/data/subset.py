@@ -8,6 +8,9 @@ import numpy as np
 from PIL.Image import Image
 
 from partswap.data.base import Attributes, Dataset, Sample, digest
+from partswap.errors import SettingError, suggest
+
+PARTS = ("rest", "validation")
 
 
 class Subset(Dataset):
@@ -16,7 +19,7 @@ class Subset(Dataset):
     def __init__(self, data: Dataset, indices: Sequence[int]) -> None:
         self.data, self.indices = data, list(indices)
         self.classes, self.parts, self.split, self.splits = data.classes, data.parts, data.split, data.splits
-        self.needs_path = data.needs_path
+        self.needs_path, self.skipped = data.needs_path, data.skipped
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -60,3 +63,13 @@ def held_out(data: Dataset, *, share: float, seed: int) -> tuple[Subset, Subset]
             out.update(rng.permutation(mine)[: max(1, round(share * len(mine)))].tolist())
     kept = [i for i in range(len(data)) if i not in out]
     return Subset(data, kept), Subset(data, sorted(out))
+
+
+def validation_part(data: Dataset, part: str) -> Subset:
+    """Return the tenth of every class that is for validation, or the rest: the same images every time."""
+    if part not in PARTS:
+        fix = suggest(part, PARTS) or f"Use one of {', '.join(f'{data.split}:{p}' for p in PARTS)}."
+        raise SettingError(f"a split has no part {part!r}.", fix)
+    chosen = held_out(data, share=0.1, seed=0)[PARTS.index(part)]
+    chosen.split = f"{data.split}:{part}"
+    return chosen

@@ -10,6 +10,7 @@ import yaml
 
 from partswap.errors import FileFormatError, SettingError
 from partswap.experiments.config import RunConfig, flag_of, make_config
+from partswap.options import parse_options
 
 
 def read_config(path: Path | None, flags: Mapping[str, Any] | None = None) -> RunConfig:
@@ -20,7 +21,7 @@ def read_config(path: Path | None, flags: Mapping[str, Any] | None = None) -> Ru
             continue
         where = f"from {flag_of(name)}"
         if name == "options":
-            value = {**_mapping(given, name), **_parse_options(value)}
+            value = {**_mapping(given, name), **parse_options(value)}
         elif name == "settings":
             value = _parse_settings(_mapping(given, name), value)
         given[name] = (value, where)
@@ -56,19 +57,9 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def _parse_options(texts: Sequence[str]) -> dict[str, Any]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise SettingError(f"the option is {text!r}.", "Write NAME=VALUE.")
-        found[name] = yaml.safe_load(value)
-    return found
-
-
 def _parse_settings(given: Mapping[str, Any], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     found = {method: dict(values) for method, values in given.items() if isinstance(values, Mapping)}
-    for name, value in _parse_options(texts).items():
+    for name, value in parse_options(texts).items():
         method, dot, setting = name.partition(".")
         if not dot:
             raise SettingError(f"the setting is {name!r}.", "Write METHOD.NAME=VALUE, as in paper.keep=0.1.")

@@ -96,6 +96,7 @@ def _plan(config: RunConfig, setting: Setting) -> tuple[Tasks, dict[str, Any]]:
     every = plan_tasks(setting.encodings, distractors=config.distractors, seed=config.seed, targets=targets)
     images = len(setting.data)
     skipped = {
+        "unreadable_images": len(setting.data.skipped),
         "misclassified_queries": every.misclassified,
         "queries_without_distractors": images - every.misclassified - len(every),
         "classes_without_distractors": [setting.data.classes[c] for c in every.without_distractors],
@@ -222,6 +223,8 @@ def skipped_text(made: Run) -> str:
     skipped = made.record["skipped"]
     empty = skipped["classes_without_distractors"]
     words = [f"{skipped['misclassified_queries']} of {made.record['images']} images are misclassified"]
+    if skipped.get("unreadable_images"):
+        words.append(f"{skipped['unreadable_images']} more cannot be read")
     if empty:
         words.append(
             f"{skipped['queries_without_distractors']} have no distractor (no image of {len(empty)} classes is right)"

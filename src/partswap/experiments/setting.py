@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from partswap import aviary
 from partswap.data.base import Dataset, open_dataset
 from partswap.data.features import Encodings, encode_dataset
-from partswap.errors import ShapeError
+from partswap.errors import DataError, ShapeError
 from partswap.experiments.explaining import Facts
 from partswap.explainer import Explainer
 from partswap.models import shipped
@@ -129,7 +130,7 @@ def open_classifier(model: str, weights: str | None = None) -> Classifier:
         return load_classifier(model)
     network = load_model(model, weights=weights)
     width = int(network(_probe(network)).shape[1])
-    return Classifier(network, model, [f"class {k}" for k in range(width)], preprocess_for(network))
+    return Classifier(network, model, _numbered(width), preprocess_for(network))
 
 
 def open_setting(
@@ -155,8 +156,26 @@ def open_setting(
             f"the classifier has {len(classifier.classes)} classes and the data set {len(opened.classes)}.",
             "Use the data set it was trained on.",
         )
+    _check_names(classifier.classes, opened.classes)
     classifier.model.to(device)
     return Setting(opened, replace(classifier, classes=list(opened.classes)), layer, auxiliary, cache, precision, track)
+
+
+def _check_names(known: Sequence[str], found: Sequence[str]) -> None:
+    """Raise an error if a classifier that knows the names of its classes has others than the data set has."""
+    if list(known) == _numbered(len(known)):
+        return
+    for index, (mine, yours) in enumerate(zip(known, found, strict=True)):
+        if mine != yours:
+            raise DataError(
+                f"class {index} of the classifier is {mine!r}, and of the data set {yours!r}.",
+                "Use the data set it was trained on, with the same options.",
+            )
+
+
+def _numbered(count: int) -> list[str]:
+    """Return the names of classes that nobody named."""
+    return [f"class {k}" for k in range(count)]
 
 
 def _probe(network: Any) -> Any:

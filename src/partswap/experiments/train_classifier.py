@@ -25,7 +25,8 @@ from partswap.models.precision import autocast, default_device, device_of
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.several import main_first
 from partswap.models.training import Recipe, at_lr, fit, refuse_finished, search_lr
-from partswap.models.zoo import load_model, start_from
+from partswap.models.weights import start_from
+from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
 from partswap.splitting import Split, split
 from partswap.store import read_json

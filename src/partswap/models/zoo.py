@@ -13,7 +13,7 @@ from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
 from partswap.models.weights import load_strictly, read_weights, start_from
 
-__all__ = ["load_model", "model_names", "read_weights", "start_from"]
+__all__ = ["load_model", "model_names"]
 
 LIBRARIES = ("torchvision", "timm", "partswap")
 
@@ -31,7 +31,8 @@ def load_model(
     ----------
     name : str
         ``"torchvision:resnet50"``, ``"timm:vit_small_patch16_224"``, ``"partswap:resnet50_v1"`` (strides as in
-        He et al. 2016 and Caffe's weights), or a bare name, which is looked up in this order.
+        He et al. 2016 and Caffe's weights), or a bare name, which is looked up in this order. A tag of timm's
+        weights says that it is timm's: ``"resnet50.a1_in1k"``.
     weights : str or Path, optional
         None for random weights (the model then knows nothing: good for tests only), ``"default"`` for the
         official pretrained ones (downloaded by torchvision or timm), or a file: ``.safetensors``, ``.pt``,
@@ -99,15 +100,27 @@ def _find(name: str) -> tuple[str, str]:
         raise UnknownNameError(f"there is no library {library!r} of models.", f"Known: {', '.join(LIBRARIES)}.")
     libraries = (library,) if colon else LIBRARIES
     architecture = architecture if colon else name
+    # Names of timm, and only those, may carry a tag of the weights: "vit_small_patch14_dinov2.lvd142m".
+    bare, _, tag = architecture.partition(".")
     for each in libraries:
-        # timm names may carry a tag of the weights: "vit_small_patch14_dinov2.lvd142m"
-        if architecture.partition(".")[0] in _names(each):
+        if (bare if each == "timm" else architecture) in _names(each):
+            if each == "timm" and tag:
+                _check_tag(name, architecture)
             return each, architecture
     known = sorted({known for each in libraries for known in _names(each)})
     raise UnknownNameError(
         f"there is no model called {name!r}.",
         f"{suggest(architecture, known)} partswap.models.zoo.model_names('timm') lists them.".strip(),
     )
+
+
+def _check_tag(name: str, architecture: str) -> None:
+    try:
+        _vision.timm().models.get_pretrained_cfg(architecture, allow_unregistered=False)
+    except RuntimeError as error:
+        raise UnknownNameError(
+            f"there are no weights called {name!r} ({error}).", "timm.list_pretrained() lists those of timm."
+        ) from error
 
 
 @functools.cache
