@@ -20,7 +20,7 @@ from partswap.cli import app
 from partswap.data.aviary import Aviary
 from partswap.data.subset import Subset, held_out
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
-from partswap.experiments.train_classifier import LEARNING_RATES, Plan, train_classifier
+from partswap.experiments.train_classifier import LEARNING_RATES, Plan, start_pooled, train_classifier
 from partswap.models.checkpoints import load_classifier
 from partswap.models.training import Recipe, at_lr, fit, search_lr, shuffled
 from partswap.models.zoo import load_model
@@ -182,6 +182,22 @@ def test_a_classifier_is_trained_saved_and_read_back(tmp_path, freeze):
     for other in (replace(plan, views=3), SMALL), (plan, replace(SMALL, lr=0.02)):
         with pytest.raises(SettingError, match=r"made otherwise \((plan.views was 2|recipe.lr was 0.01) and is"):
             train_classifier(*few, *other, tmp_path / "out", cache=tmp_path / "cache")
+
+
+def test_a_layer_that_reads_a_grid_can_start_as_if_it_were_averaged():
+    network = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.Flatten(), nn.Linear(4 * 15 * 15, 5), nn.Linear(5, 2))
+    start_pooled(network, ["2.weight", "3.weight"], 31)
+    grids = torch.randn(2, 4, 15, 15)
+    assert torch.allclose(
+        network[2](grids.flatten(1)),
+        network[2](grids.mean((2, 3), keepdim=True).expand_as(grids).flatten(1)),
+        atol=1e-5,
+    )
+    assert network[2].weight.std() > 0
+    with pytest.raises(SettingError, match="no new linear layer"):
+        start_pooled(network, ["3.weight"], 31)
+    with pytest.raises(SettingError, match="no new linear layer"):
+        start_pooled(load_model("timm:test_resnet"), ["fc.weight"], 64)
 
 
 def test_dropout_drops_behind_a_frozen_layer(tmp_path):

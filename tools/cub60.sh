@@ -33,9 +33,9 @@ auxiliaries() { # the rows of the table, for a command that takes --auxiliary
         --auxiliary augnet --auxiliary "parts=$out/parts"
 }
 
-begun=$(date +%s)
+[ -e "$out/begun" ] || date +%s >"$out/begun" # of the first attempt, if there are several
 train vgg16 vgg16 vgg16_features_imagenet.safetensors \
-    --freeze features.23 --views 4 --epochs 12 --optimizer adamw --lr 1e-4 --weight-decay 0.05 &
+    --freeze features.23 --views 4 --epochs 12 --optimizer adamw --lr 1e-4 --weight-decay 0.05 --pooled-start &
 vgg16=$!
 (
     train resnet50 resnet50_v1 resnet50_v1_imagenet.safetensors \
@@ -52,5 +52,5 @@ wait "$resnet50"
 export OMP_NUM_THREADS=2
 timed auxiliary auxiliaries "$partswap" paper auxiliary --data cub --path "$cub" --model "$out/vgg16" --queries 200 \
     --out "$out/auxiliary"
-echo "all $(($(date +%s) - begun))" >>"$out/times.txt"
+echo "all $(($(date +%s) - $(cat "$out/begun")))" >>"$out/times.txt"
 cat "$out/times.txt"

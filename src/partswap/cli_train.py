@@ -44,6 +44,9 @@ def classifier(
     freeze: Freeze = None,
     views: ViewsOption = 4,
     resize: Resize = None,
+    pooled_start: Annotated[
+        bool, typer.Option(help="New linear layers on a whole grid (VGG) start as if it were averaged; for few images.")
+    ] = False,
     epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
     lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
     new_lr: Annotated[
@@ -74,7 +77,7 @@ def classifier(
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
-    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
+    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize, pooled_start)
     options = parse_options(option)
     sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
     say_skipped(options, *sets)

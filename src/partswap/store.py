@@ -46,23 +46,28 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold a lock while the context lasts; yields whether it could be had, which it always can if one waits.
+def locked(folder: Path, *, wait: bool) -> Iterator[bool | None]:
+    """Lock a folder while the context lasts; yields whether it could be had, None where there are no such locks.
 
     The lock goes with the process, however it ends.
     """
     try:
         import fcntl
-    except ModuleNotFoundError:  # no such locks on this system
-        yield True
+    except ModuleNotFoundError:
+        yield None
         return
-    with path.open("w") as file:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        ours: bool | None = True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            yield False
-        else:
-            yield True
+            ours = False
+        except OSError:  # this file system knows no locks
+            ours = None
+        yield ours
+    finally:
+        os.close(descriptor)
 
 
 class Store:
@@ -138,7 +143,7 @@ class Store:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one process at a time append; one that had to wait goes on after what the other did."""
-        with locked(self.folder / ".lock", wait=True):
+        with locked(self.folder, wait=True):
             self._open()
             yield
 

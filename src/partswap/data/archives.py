@@ -16,7 +16,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, cast
@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from partswap.errors import DataError, SettingError, UnknownNameError, suggest
+from partswap.store import locked
 
 CHUNK = 1 << 20
 BLOCK = 512  # of a tar file
@@ -213,38 +214,17 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
 def _hidden_folder(into: Path) -> Iterator[Path]:
     """Make a folder in `into` that goes in the end, and remove those of processes that were killed."""
     with ExitStack() as held:
-        with _locked(into, wait=True):  # nobody takes a folder for left behind that is only just being made
+        with locked(into, wait=True):  # nobody takes a folder for left behind that is only just being made
             for left in into.glob(f"{HIDDEN}*"):
-                with _locked(left, wait=False) as abandoned:
+                with suppress(FileNotFoundError), locked(left, wait=False) as abandoned:
                     if abandoned:
                         shutil.rmtree(left, ignore_errors=True)
             hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
-            held.enter_context(_locked(hidden, wait=False))
+            held.enter_context(locked(hidden, wait=False))
         try:
             yield hidden
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path, *, wait: bool) -> Iterator[bool]:
-    """Lock a folder if that can be done, and say whether; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-    except (ModuleNotFoundError, OSError):  # no such locks on this system
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            locked = True
-        except OSError:  # another process has it, or this file system knows no locks
-            locked = False
-        yield locked
-    finally:
-        os.close(descriptor)
 
 
 def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> None:

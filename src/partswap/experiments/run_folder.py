@@ -207,9 +207,8 @@ def only_one(folder: Path) -> Iterator[None]:
     """Let only one process at a time work in a folder."""
     with enough_room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".lock").touch()
-    with locked(folder / ".lock", wait=False) as ours:
-        if not ours:
+    with locked(folder, wait=False) as ours:
+        if ours is False:
             raise PartswapError(
                 f"another process is working in {folder}.", "Wait for it, or choose another folder (--out)."
             )

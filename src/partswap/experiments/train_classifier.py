@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Plan:
         Whether batch norm keeps the statistics it started with, as it should with small batches.
     resize : int or None
         Short side of the image before the centre is cropped; what the network usually has if None.
+    pooled : bool
+        Whether a new linear layer that reads a whole grid starts as if it read the grid's average.
     """
 
     architecture: str
@@ -61,6 +63,7 @@ class Plan:
     views: int = 4
     freeze_norm: bool = True
     resize: int | None = None
+    pooled: bool = False
 
     def preprocess(self, model: nn.Module) -> Preprocess:
         """Return how images become inputs."""
@@ -140,7 +143,7 @@ def train_classifier(
 
 def clean_up(out: Path) -> None:
     """Remove what only an unfinished training needs."""
-    for leftover in (*out.glob("*checkpoint-*"), out / "training.json", out / ".lock"):
+    for leftover in (*out.glob("*checkpoint-*"), out / "training.json"):
         leftover.unlink(missing_ok=True)
 
 
@@ -155,6 +158,8 @@ class _Session:
         self.random = begin(self.model, plan)
         self.model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.preprocess = plan.preprocess(self.model)
+        if plan.pooled:
+            start_pooled(self.model, self.random, self.preprocess.size)
         trunk = cut_for_training(self.model, plan.freeze, self.preprocess.size) if plan.freeze is not None else None
         self.part: nn.Module = self.model if trunk is None else trunk.head.body
         self.feed = Feed(
@@ -257,6 +262,37 @@ def begin(model: nn.Module, plan: Plan) -> list[str]:
     if plan.start == "default":
         return start_from(model, load_model(plan.architecture, weights="default").state_dict())
     return start_from(model, plan.start)
+
+
+def start_pooled(model: nn.Module, new: Sequence[str], size: int) -> None:
+    """Let new linear layers that read a whole grid start with the same weights in every cell.
+
+    With few images that is a better place to start from than a weight of its own for every channel of every cell: what
+    is learned about a cell at first holds for all.
+    """
+    grids: list[torch.Size] = []
+    read: dict[nn.Linear, torch.Size] = {}
+
+    def look(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(module, nn.Linear) and grids and inputs[0].ndim == 2 and grids[-1].numel() == inputs[0].shape[1]:
+            read[module] = grids[-1]
+        if isinstance(output, Tensor) and output.ndim == 4:
+            grids.append(output.shape[1:])
+
+    hooks = [module.register_forward_hook(look) for module in model.modules()]
+    with torch.no_grad():
+        model.eval()(torch.zeros(1, 3, size, size, device=device_of(model)))
+    for hook in hooks:
+        hook.remove()
+    names = {module: name for name, module in model.named_modules()}
+    found = {m: shape for m, shape in read.items() if f"{names[m]}.weight" in new and shape[1] * shape[2] > 1}
+    if not found:
+        raise SettingError("no new linear layer of this network reads a whole grid.", "Leave --pooled-start out.")
+    for module, (channels, *cells) in found.items():
+        count = math.prod(cells)
+        shared = nn.Linear(channels, module.out_features).weight.detach().to(module.weight) / count
+        with torch.no_grad():
+            module.weight.copy_(shared[:, :, None].expand(-1, -1, count).reshape_as(module.weight))
 
 
 def cut_for_training(model: nn.Module, layer: str, size: int) -> Split:

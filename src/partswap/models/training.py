@@ -269,8 +269,8 @@ def _optimiser(trained: list[nn.Parameter], new: Sequence[nn.Parameter], recipe:
 @contextmanager
 def _only_trainer(folder: Path, main: bool) -> Iterator[None]:
     """Let one training at a time write to a folder; of several processes of one training the first does."""
-    with locked(folder / ".lock", wait=False) if main else nullcontext(True) as ours:
-        if not ours:
+    with locked(folder, wait=False) if main else nullcontext() as ours:
+        if ours is False:
             raise PartswapError(
                 f"another process is training in {folder}.", "Wait for it, or choose another folder (--out)."
             )
