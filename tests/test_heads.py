@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from partswap.errors import MemoryBudgetError, NonFiniteError
+from partswap.errors import MemoryBudgetError, NonFiniteError, ShapeError
 from partswap.grid import GridShape
 from partswap.heads import HeadPlan
 from partswap.heads.dense import DenseEvaluator
@@ -260,6 +260,27 @@ def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
     assert head.training
     assert all(torch.equal(v, state[k]) for k, v in head.state_dict().items())
     torch.testing.assert_close(found, head.eval()(query[None]), rtol=1e-4, atol=1e-4)
+
+
+def test_a_plan_made_in_inference_mode_can_be_screened_with():
+    from partswap import find_counterfactual
+
+    head, query, distractors, _ = setting("convolutional", 3, h=4, w=4, n=2, d=5, classes=4)
+    target = int(head(query[None]).argmin())
+    expected = find_counterfactual(head, query, distractors, target, screen=8)
+    with torch.inference_mode():
+        plan = HeadPlan(head, GridShape(4, 4))
+        found = find_counterfactual(plan, query, distractors, target, screen=8)
+    assert (plan.kind, found.edits) == ("convolutional", expected.edits)
+
+
+def test_a_check_that_raised_is_made_again():
+    head, query, distractors, _ = setting("pooled", 3)
+    plan = HeadPlan(head, GridShape(*query.shape[1:]))
+    plan._faithful = nn.Identity()  # what a head that was misread would say
+    for _ in range(2):
+        with pytest.raises(ShapeError, match="the head returned"):
+            plan.evaluator(query, distractors, 64 * MB)
 
 
 @pytest.mark.parametrize("cheap", [0, 1e10])

@@ -33,6 +33,9 @@ class HeadPlan:
         Do not look for a cheaper way than the whole head.
     """
 
+    # What is laid out here takes part in backward passes later, which tensors made in inference mode may not.
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def __init__(self, head: nn.Module, grid: GridShape, *, dense: bool = False) -> None:
         # A second tree of modules around the same weights: in eval mode, and nothing works in place.
         busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
@@ -60,10 +63,10 @@ class HeadPlan:
             )
         evaluator = self._make(query, distractors, memory_bytes)
         if not self._checked:
-            self._checked = True
             if not self._check(evaluator, query):
                 self.kind, self.layer, self.structure = "dense", None, None
                 evaluator = self._make(query, distractors, memory_bytes)
+            self._checked = True  # only now: a check that raises has shown nothing
         return evaluator
 
     def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
