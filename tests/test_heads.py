@@ -1,5 +1,7 @@
 """Every evaluator gives the numbers of the dense head, for any head it recognises."""
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -157,6 +159,23 @@ def test_no_room_for_one_candidate_is_an_error(kind):
     plan = HeadPlan(head, GridShape(*query.shape[1:]))
     with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"):
         _ = plan.evaluator(query, distractors, 8).chunk_size
+
+
+@pytest.mark.parametrize("kind", ["flattened", "convolutional"])
+def test_the_advised_memory_is_enough(kind):
+    layers = {
+        "flattened": [nn.Flatten(1), nn.Linear(8 * 16, 4)],
+        "convolutional": [nn.Conv2d(8, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(1)],
+    }[kind]
+    head = nn.Sequential(*layers, nn.Linear(4, 1_000_000)).eval()  # a candidate takes megabytes
+    plan, query, distractors = HeadPlan(head, GridShape(4, 4)), torch.randn(8, 4, 4), torch.randn(999, 8, 4, 4)
+    with pytest.raises(MemoryBudgetError) as error:
+        _ = plan.evaluator(query, distractors, MB).chunk_size
+    advised = int(re.search(r"at least (\d+)", str(error.value))[1])
+    evaluator = plan.evaluator(query, distractors, advised * MB)
+    assert plan.kind == kind
+    assert evaluator.chunk_size >= 1
+    assert evaluator.fixed_bytes() + evaluator.chunk_size * evaluator.bytes_per_candidate() <= advised * MB
 
 
 @pytest.mark.parametrize("kind", KINDS)

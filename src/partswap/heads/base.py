@@ -141,7 +141,7 @@ class SwapEvaluator(ABC):
         fixed, each = self.fixed_bytes(), max(self.bytes_per_candidate(), 1)
         size = (self.memory_bytes - fixed) // each
         if size < 1:
-            need = fixed + each
+            need = fixed + each  # what is fixed is at its least here, where nothing is to spare
             raise MemoryBudgetError(
                 f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
                 f"Set memory_mb to at least {need // 2**20 + 1}.",
@@ -149,7 +149,10 @@ class SwapEvaluator(ABC):
         return int(size)
 
     def fixed_bytes(self) -> int:
-        """Return how much memory `logits` needs whatever the number of candidates."""
+        """Return how much memory `logits` takes whatever the number of candidates; it may grow with the budget.
+
+        A budget that holds the least possible and one candidate must be enough.
+        """
         return 0
 
     # -- helpers ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ its values are those of the unedited grid, which are computed once per edit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -147,7 +148,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
         *,
         masked: bool,
     ) -> Tensor:
-        size = self._block_size()
+        size = self._block_size
         parts = zip(state.split(size), row.split(size), col.split(size), j.split(size), strict=True)
         means = [_Windows(self, prepared, s, a, b, limit, masked).mean(self.donors[c]) for s, a, b, c in parts]
         out: Tensor = self.tail(torch.cat(means))
@@ -165,11 +166,13 @@ class ConvolutionalEvaluator(SwapEvaluator):
 
     def fixed_bytes(self) -> int:
         """Return the need of one block of windows, of which a few steps are alive at once."""
-        return 2 * self._block_size() * self._window_bytes()
+        return 2 * self._block_size * self._window_bytes()
 
+    @cached_property
     def _block_size(self) -> int:
-        """Return how many windows are worked on at a time."""
-        return int(max(1, min(BLOCK_BYTES, self.memory_bytes // 4) // self._window_bytes()))
+        """How many windows are worked on at a time: a share of the budget, but never what the tail needs for one."""
+        spare = self.memory_bytes - self.bytes_per_candidate()
+        return max(1, min(BLOCK_BYTES, self.memory_bytes // 4, spare // 2) // self._window_bytes())
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate away from the border."""

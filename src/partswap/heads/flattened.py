@@ -184,8 +184,11 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def fixed_bytes(self) -> int:
         """Return the weights laid out per cell, and the contributions that may be kept."""
-        weights = self.layer.per_cell.numel() * self.layer.per_cell.element_size()
-        return weights + len(self._kept) * self._vector_bytes
+        return self._weight_bytes + len(self._kept) * self._vector_bytes
+
+    @property
+    def _weight_bytes(self) -> int:
+        return self.layer.per_cell.numel() * self.layer.per_cell.element_size()
 
     @property
     def _vector_bytes(self) -> int:
@@ -193,8 +196,9 @@ class FlattenedEvaluator(SwapEvaluator):
 
     @property
     def _room(self) -> int:
-        """Memory for contributions."""
-        return self.memory_bytes // 4
+        """Memory for contributions: a share of the budget, but never what one candidate needs."""
+        spare = self.memory_bytes - self._weight_bytes - self.bytes_per_candidate()
+        return max(0, min(self.memory_bytes // 4, spare // 2))
 
     @cached_property
     def _has_table(self) -> bool:
