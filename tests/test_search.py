@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from conftest import make_head
 from partswap import GridShape, HeadPlan, find_counterfactual, find_counterfactuals
+from partswap.counterfactual import Step
 from partswap.errors import (
     ClassIndexError,
     MemoryBudgetError,
@@ -20,6 +21,7 @@ from partswap.errors import (
     SettingError,
     ShapeError,
 )
+from partswap.search import checks, find
 from partswap.search.candidates import Candidates, prefilter, same_label
 from partswap.search.semantic import cosines, log_likeness
 
@@ -263,6 +265,24 @@ def test_a_hard_constraint_keeps_to_the_same_label(problem):
 def test_no_label_matches_nothing():
     mask = same_label(torch.tensor([-1, 0]), torch.tensor([-1, 0]))
     assert mask.tolist() == [[False, False], [False, True]]
+
+
+def test_a_set_that_does_not_flip_in_another_order_is_returned_as_it_was_found(problem):
+    plan = HeadPlan(problem["head"], GridShape(7, 7))
+    evaluator = plan.evaluator(problem["query"], problem["distractors"], 2**26)
+    search = find._Search(evaluator, problem["target"], None, 0.0, "set", 8, 2)
+    # Two edits that are far from enough stand for a set that rounding keeps from flipping.
+    path = find._Path(((3, 5), (1, 7)), 0.0, (Step(0.1, 0), Step(0.3, problem["target"])))
+    with torch.no_grad():
+        assert search._ordered(path, evaluator.start) is path
+
+
+def test_cosines_that_nobody_asks_for_are_not_computed(problem, monkeypatch):
+    expected = edits(find_counterfactual(**problem, lam=0))
+    monkeypatch.setattr(checks, "cosines", None)
+    assert edits(find_counterfactual(**problem, lam=0)) == expected
+    with pytest.raises(ShapeError, match="distractor_aux has shape"):
+        find_counterfactual(**{**problem, "distractor_aux": torch.zeros(3, 6, 7, 7)}, lam=0)
 
 
 def test_the_prefilter_keeps_the_highest_cosines():

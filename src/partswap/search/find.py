@@ -272,7 +272,7 @@ class _Search:
         """Return the same set of edits, each time the one that helps most first.
 
         A set is reached in several orders whose ranks differ by rounding only; this makes the order mean something,
-        and the same on every machine.
+        and the same on every machine. Where rounding also decides whether the set flips, it stays as it was found.
         """
         remaining, ordered = list(path.edits), _Path((), 0.0, ())
         while remaining:
@@ -288,9 +288,9 @@ class _Search:
             edit = (int(i[best]), int(j[best]))
             ordered = self._extend(ordered, *edit, prepared.logits[0], float(ranks[best]))
             remaining.remove(edit)
-            if ordered.steps[-1].predicted == self.target:  # not all of them were needed
-                break
-        return ordered
+            if ordered.steps[-1].predicted == self.target:  # perhaps not all of them were needed
+                return ordered
+        return path
 
     def _proposals(
         self, prepared: Prepared, paths: list[_Path], candidates: Candidates
