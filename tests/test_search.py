@@ -331,6 +331,33 @@ def test_several_queries_equal_one_by_one(problem):
         find_counterfactuals(head, queries, distractors, targets[:2])
 
 
+def test_what_is_evaluated_without_screening_is_bounded_by_memory(problem):
+    inputs = {k: v for k, v in problem.items() if "aux" not in k}
+    roomy, tight = (find_counterfactual(**inputs, beam=4, memory_mb=m) for m in (64, 1))
+    assert len(roomy) > 1  # several lists, each of which could be followed by nearly all of the 49 x 196 pairs
+    assert roomy.evaluations > 2 * 49 * 196
+    assert tight.evaluations < len(tight) * 2**20 / 100  # what a candidate takes in the search itself
+    assert edits(tight) == edits(roomy)
+
+
+@pytest.mark.parametrize("kind", ["pooled", "flattened", "convolutional", "dense"])
+def test_what_a_candidate_costs_is_measured_once_per_plan(kind, monkeypatch):
+    from partswap.heads import costs
+
+    torch.manual_seed(2)
+    pools = torch.nn.AdaptiveMaxPool2d(1), torch.nn.Flatten(1), torch.nn.Linear(4, 3)
+    head = torch.nn.Sequential(*pools).eval() if kind == "dense" else make_head(kind, 4, 3, cells=9, hidden=8)
+    query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
+    plan, target = HeadPlan(head, GridShape(3, 3)), int(head(query[None]).argmin())
+    find_counterfactual(plan, query, distractors, target)
+    measured = []
+    monkeypatch.setattr(costs, "FlopCounterMode", measured.append)
+    monkeypatch.setattr(costs, "_CountBytes", measured.append)
+    find_counterfactual(plan, query, distractors, target)
+    assert plan.kind == kind
+    assert not measured
+
+
 def test_fewer_candidates_than_screen_is_no_problem(problem):
     inputs = {k: v for k, v in problem.items() if "aux" not in k}
     inputs["distractors"] = inputs["distractors"][:1, :, :, :]

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from partswap.errors import MemoryBudgetError, NonFiniteError
 from partswap.grid import GridShape, to_cells
+
+Cost = TypeVar("Cost", int, float)
 
 
 @dataclass
@@ -61,6 +64,8 @@ class SwapEvaluator(ABC):
         self.query = to_cells(query).contiguous()  # (h*w, d)
         self.donors = to_cells(distractors).contiguous()  # (n*h*w, d)
         self.memory_bytes = memory_bytes
+        #: Costs that were measured; a plan shares them among its evaluators, since they depend on the head only.
+        self.measured: dict[tuple[object, ...], Any] = {}
 
     # -- what each kind of head must say ----------------------------------------------------------------------------
 
@@ -156,6 +161,14 @@ class SwapEvaluator(ABC):
         return 0
 
     # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def measure(self, cost: Callable[[nn.Module, Tensor], Cost], module: nn.Module, row: Tensor) -> Cost:
+        """Return what a row costs in a module (see `costs`), which runs it the first time only."""
+        key = cost, module, row.shape
+        if key not in self.measured:
+            self.measured[key] = cost(module, row)
+        found: Cost = self.measured[key]
+        return found
 
     def to_grids(self, cells: Tensor) -> Tensor:
         """Return cells ``(m, h*w, d)`` as grids ``(m, d, h, w)``."""

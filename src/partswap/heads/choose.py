@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -46,6 +48,7 @@ class HeadPlan:
         self.layer: FirstLayer | None = None
         self.kind = "dense"
         self._checked = dense
+        self._measured: dict[tuple[object, ...], Any] = {}
         if self.structure is not None and self.structure.collapse == "flatten":
             self.layer = first_layer(self.structure, grid.cells)
             self.kind = "flattened" if self.layer is not None else "dense"
@@ -70,6 +73,11 @@ class HeadPlan:
         return evaluator
 
     def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
+        evaluator = self._of_kind(query, distractors, memory_bytes)
+        evaluator.measured = self._measured
+        return evaluator
+
+    def _of_kind(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
         if self.kind == "flattened" and self.layer is not None:
             return FlattenedEvaluator(self.head, query, distractors, memory_bytes, self.layer)
         if self.kind == "convolutional" and self.structure is not None:

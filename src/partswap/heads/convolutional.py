@@ -162,7 +162,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
     def bytes_per_candidate(self) -> int:
         """Return the tail's need; windows are bounded by the block's size on their own."""
         width = _width(self.operations[-1], self.operations, self.query.shape[1])
-        return activation_bytes(self.tail, self.query.new_zeros(1, width)) + 4 * width
+        return self.measure(activation_bytes, self.tail, self.query.new_zeros(1, width)) + 4 * width
 
     def fixed_bytes(self) -> int:
         """Return the need of one block of windows, of which a few steps are alive at once."""
@@ -183,7 +183,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
                 after = (2 * min(reach, self.border) + 1) ** 2
                 total += operation.weight.numel() * (before if operation.reach else after)
         width = _width(self.operations[-1], self.operations, self.query.shape[1])
-        return total + module_macs(self.tail, self.query.new_zeros(1, width))
+        return total + self.measure(module_macs, self.tail, self.query.new_zeros(1, width))
 
 
 class _Windows:

@@ -55,16 +55,6 @@ class FirstLayer:
     bias: Tensor
     rest: nn.Module
 
-    @cached_property
-    def rest_bytes(self) -> int:
-        """Memory that one more vector takes in the rest."""
-        return activation_bytes(self.rest, self.bias[None])
-
-    @cached_property
-    def rest_macs(self) -> float:
-        """Multiply-adds of the rest."""
-        return module_macs(self.rest, self.bias[None])
-
 
 def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     """Return the first linear layer of the tail laid out per cell, None if the tail does not begin with one."""
@@ -129,10 +119,9 @@ class FlattenedEvaluator(SwapEvaluator):
         super().__init__(head, query, distractors, memory_bytes)
         self.layer = layer
         self.hidden = int(layer.bias.shape[0])
-        pairs = self.shape.cells * len(self.donors)
-        self._kept = layer.bias.new_empty(min(pairs, self._room // self._vector_bytes), self.hidden)
+        # Where a pair's contribution is kept, and how many are.
+        self._slot = torch.full((self.shape.cells * len(self.donors),), -1, device=self.donors.device)
         self._filled = 0
-        self._slot = torch.full((pairs,), -1, device=self.donors.device)  # where a pair's contribution is kept
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
@@ -176,11 +165,12 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""
-        return self.layer.rest_bytes + 4 * self._vector_bytes
+        return self.measure(activation_bytes, self.layer.rest, self.layer.bias[None]) + 4 * self._vector_bytes
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate."""
-        return self.layer.rest_macs + self.query.shape[1] * self.hidden
+        rest = self.measure(module_macs, self.layer.rest, self.layer.bias[None])
+        return rest + self.query.shape[1] * self.hidden
 
     def fixed_bytes(self) -> int:
         """Return the weights laid out per cell, and the contributions that may be kept."""
@@ -199,6 +189,11 @@ class FlattenedEvaluator(SwapEvaluator):
         """Memory for contributions: a share of the budget, but never what one candidate needs."""
         spare = self.memory_bytes - self._weight_bytes - self.bytes_per_candidate()
         return max(0, min(self.memory_bytes // 4, spare // 2))
+
+    @cached_property
+    def _kept(self) -> Tensor:
+        """Contributions, as many as there is memory for."""
+        return self.layer.bias.new_empty(min(len(self._slot), self._room // self._vector_bytes), self.hidden)
 
     @cached_property
     def _has_table(self) -> bool:

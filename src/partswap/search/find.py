@@ -35,7 +35,9 @@ Objective = Literal["paper", "set"]
 AUTO_LEAST = 64
 #: ... and more where they are cheap: about as many as this many multiply-adds pay for, all lists together.
 AUTO_MACS = 1e9
-#: Where they are not, lists share so many times AUTO_LEAST: of eight lists that grow, few have a best one.
+#: ... but no more than fit into the memory, at so many bytes each in the search itself.
+AUTO_BYTES = 160
+#: Where they are not cheap, lists share so many times AUTO_LEAST: of eight lists that grow, few have a best one.
 AUTO_SHARED = 2
 
 
@@ -372,4 +374,5 @@ def shared_size(evaluator: SwapEvaluator) -> int:
 
 
 def _affordable(evaluator: SwapEvaluator) -> int:
-    return int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1))
+    cheap = AUTO_MACS / max(evaluator.macs_per_candidate(), 1)
+    return int(min(cheap, evaluator.memory_bytes // AUTO_BYTES))
