@@ -383,6 +383,23 @@ def test_a_beam_is_never_worse_than_greedy_in_edits():
         assert counts[1] <= counts[0]
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.2, 0.7, 1.0]))
+def test_every_set_of_edits_is_evaluated_once(seed, size, share):
+    g = torch.Generator().manual_seed(seed)
+    sets = {tuple((int(i), int(i + j) % 4) for i, j in torch.randint(0, 4, (size, 2), generator=g)) for _ in range(12)}
+    paths = [p for p in sorted(sets) if len({i for i, _ in p}) == len({j for _, j in p}) == size]
+    paths = list({frozenset(p): p for p in paths}.values())  # as a search holds them: no set twice
+    candidates = Candidates((4, 4), torch.rand(4, 4, generator=g) < share, None, torch.device("cpu"))
+    found = [(s, int(f)) for s, p in enumerate(paths) for f in candidates.open(p).flatten().nonzero()]
+    if not found:
+        return
+    reached = [frozenset((*paths[s], divmod(f, 4))) for s, f in found]
+    state, flat = torch.tensor(found).unbind(1)
+    fresh = find._first_of_each_set(paths, state, flat, (4, 4)).tolist()
+    assert fresh == [key not in reached[:k] for k, key in enumerate(reached)]
+
+
 BAD = [
     ({"query": torch.zeros(8, 7)}, ShapeError, "query has shape"),
     ({"query": torch.zeros(9, 7, 7)}, ShapeError, "the query"),
