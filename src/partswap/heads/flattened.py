@@ -119,9 +119,8 @@ class FlattenedEvaluator(SwapEvaluator):
         super().__init__(head, query, distractors, memory_bytes)
         self.layer = layer
         self.hidden = int(layer.bias.shape[0])
-        # Where a pair's contribution is kept, and how many are.
-        self._slot = torch.full((self.shape.cells * len(self.donors),), -1, device=self.donors.device)
-        self._filled = 0
+        self._pairs = self.shape.cells * len(self.donors)
+        self._filled = 0  # how many contributions are kept
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
@@ -132,14 +131,15 @@ class FlattenedEvaluator(SwapEvaluator):
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
         """Move the first layer's output; it need not be computed anew."""
         assert isinstance(prepared, FlattenedState)
-        hidden = self._moved(prepared, state, i, j)
-        own = prepared.own[state]
-        own[torch.arange(len(i), device=i.device), i] = self._contributions(i, j)
+        gives, own = self._contributions(i, j), prepared.own[state]
+        hidden = prepared.hidden[state] + gives - prepared.own[state, i]
+        own[torch.arange(len(i), device=i.device), i] = gives
         return FlattenedState(self.swapped(prepared, state, i, j), self.check(self.layer.rest(hidden)), hidden, own)
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Move the first layer's output, run the rest."""
-        out: Tensor = self.layer.rest(self._moved(prepared, state, i, j))
+        assert isinstance(prepared, FlattenedState)
+        out: Tensor = self.layer.rest(prepared.hidden[state] + self._contributions(i, j) - prepared.own[state, i])
         return out
 
     def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
@@ -155,8 +155,9 @@ class FlattenedEvaluator(SwapEvaluator):
             yield from super().gains(prepared, target, leads=leads)
             return
         kinds = self._hidden_gradients(prepared, target, leads).split(len(prepared.cells))
+        table = self._kept[: len(self._slot)].view(self.shape.cells, -1, self.hidden)
         for own, *back in zip(prepared.own, *kinds, strict=True):
-            yield [self._table @ b - (own @ b)[:, None] for b in back]
+            yield [table @ b - (own @ b)[:, None] for b in back]
 
     def _hidden_gradients(self, prepared: Prepared, target: int, leads: bool) -> Tensor:
         """Return the gradients at the first layer's output, ``(kinds * states, hidden)``."""
@@ -193,49 +194,44 @@ class FlattenedEvaluator(SwapEvaluator):
     @cached_property
     def _kept(self) -> Tensor:
         """Contributions, as many as there is memory for."""
-        return self.layer.bias.new_empty(min(len(self._slot), self._room // self._vector_bytes), self.hidden)
+        return self.layer.bias.new_empty(min(self._pairs, self._room // self._vector_bytes), self.hidden)
 
     @cached_property
     def _has_table(self) -> bool:
         macs = self.layer.per_cell.numel() * len(self.donors)
-        return macs <= CHEAP_TABLE_MACS and len(self._kept) == len(self._slot)
+        return macs <= CHEAP_TABLE_MACS and len(self._kept) == self._pairs
 
     @cached_property
-    def _table(self) -> Tensor:
-        """All contributions, ``(h*w, n*h*w, hidden)``."""
-        return torch.stack([torch.mm(self.donors, weight.T) for weight in self.layer.per_cell])
-
-    def _moved(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Return the first layer's output after each swap, ``(m, hidden)``."""
-        assert isinstance(prepared, FlattenedState)
-        return prepared.hidden[state] + self._contributions(i, j) - prepared.own[state, i]
+    def _slot(self) -> Tensor:
+        """Where each pair's contribution is kept, negative if it is not yet; in a table all are, in order."""
+        if not self._has_table:
+            return torch.full((self._pairs,), -1, device=self.donors.device)
+        for kept, weight in zip(self._kept.split(len(self.donors)), self.layer.per_cell, strict=True):
+            torch.mm(self.donors, weight.T, out=kept)
+        return torch.arange(self._pairs, device=self.donors.device)
 
     def _contributions(self, i: Tensor, j: Tensor) -> Tensor:
         """Return what donor ``j[k]`` contributes at cell ``i[k]``, ``(m, hidden)``."""
-        if self._has_table:
-            return self._table[i, j]
-        pairs, which = torch.unique(i * len(self.donors) + j, return_inverse=True)
-        out = self._kept.new_empty(len(pairs), self.hidden)
+        wanted = i * len(self.donors) + j
+        slots = self._slot[wanted]
+        if bool((slots >= 0).all()):
+            return self._kept[slots]
+        pairs, which = torch.unique(wanted, return_inverse=True)
         slots = self._slot[pairs]
-        known = (slots >= 0).nonzero().flatten()
+        out = self._kept.new_empty(len(pairs), self.hidden)
+        known, unknown = (slots >= 0).nonzero().flatten(), (slots < 0).nonzero().flatten()
         out[known] = self._kept[slots[known]]
-        unknown = (slots < 0).nonzero().flatten()
         for cell, places in _groups(pairs[unknown] // len(self.donors)):
             mine = unknown[places]
             donors = self.donors[pairs[mine] % len(self.donors)]
             # With a single row a matrix product becomes a much slower matrix-vector product.
             rows = donors if len(donors) > 1 else donors.expand(2, -1)
             out[mine] = torch.mm(rows, self.layer.per_cell[cell].T)[: len(mine)]
-        self._keep(pairs[unknown], out[unknown])
+        fitting = unknown[: len(self._kept) - self._filled]
+        slots = torch.arange(self._filled, self._filled + len(fitting), device=pairs.device)
+        self._kept[slots], self._slot[pairs[fitting]] = out[fitting], slots
+        self._filled += len(fitting)
         return out[which]
-
-    def _keep(self, pairs: Tensor, contributions: Tensor) -> None:
-        """Keep contributions as long as there is room."""
-        count = min(len(pairs), len(self._kept) - self._filled)
-        places = torch.arange(self._filled, self._filled + count, device=pairs.device)
-        self._kept[places] = contributions[:count]
-        self._slot[pairs[:count]] = places
-        self._filled += count
 
 
 def _weighted_rows(matrix: Tensor, weights: Tensor) -> Tensor:
