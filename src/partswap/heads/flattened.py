@@ -43,7 +43,7 @@ class FirstLayer:
     whole : Tensor
         The layer's own weight, ``(hidden, d * h*w)``, channel first.
     per_cell : Tensor
-        The same, laid out so that each cell's part is in one piece: ``(h*w, hidden, d)``.
+        The same, laid out so that each cell's part is in one piece, one row per channel: ``(h*w, d, hidden)``.
     bias : Tensor
         ``(hidden,)``.
     rest : torch.nn.Module
@@ -90,12 +90,12 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
 
 
 def _laid_out(weight: Tensor, rows: int = 32) -> Tensor:
-    """Return ``(hidden, d, cells)`` as a contiguous ``(cells, hidden, d)``; a few rows at a time stay in the cache."""
+    """Return ``(hidden, d, cells)`` as a contiguous ``(cells, d, hidden)``; a few rows at a time stay in the cache."""
     hidden, d, cells = weight.shape
-    out = weight.new_empty(cells, hidden, d)
+    out = weight.new_empty(cells, d, hidden)
     for start in range(0, hidden, rows):
-        part = weight[start : start + rows].transpose(1, 2).contiguous()
-        out[:, start : start + rows] = part.transpose(0, 1)
+        part = weight[start : start + rows].flatten(1).T.contiguous().view(d, cells, -1)
+        out[:, :, start : start + rows] = part.transpose(0, 1)
     return out
 
 
@@ -124,7 +124,7 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
-        own = torch.stack([cells[:, c] @ weight.T for c, weight in enumerate(self.layer.per_cell)], 1)
+        own = torch.stack([_given(cells[:, c], weight) for c, weight in enumerate(self.layer.per_cell)], 1)
         hidden = self.layer.bias + own.sum(1)
         return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden, own)
 
@@ -207,7 +207,7 @@ class FlattenedEvaluator(SwapEvaluator):
         if not self._has_table:
             return torch.full((self._pairs,), -1, device=self.donors.device)
         for kept, weight in zip(self._kept.split(len(self.donors)), self.layer.per_cell, strict=True):
-            torch.mm(self.donors, weight.T, out=kept)
+            torch.mm(self.donors, weight, out=kept)
         return torch.arange(self._pairs, device=self.donors.device)
 
     def _contributions(self, i: Tensor, j: Tensor) -> Tensor:
@@ -223,10 +223,7 @@ class FlattenedEvaluator(SwapEvaluator):
         out[known] = self._kept[slots[known]]
         for cell, places in _groups(pairs[unknown] // len(self.donors)):
             mine = unknown[places]
-            donors = self.donors[pairs[mine] % len(self.donors)]
-            # With a single row a matrix product becomes a much slower matrix-vector product.
-            rows = donors if len(donors) > 1 else donors.expand(2, -1)
-            out[mine] = torch.mm(rows, self.layer.per_cell[cell].T)[: len(mine)]
+            out[mine] = _given(self.donors[pairs[mine] % len(self.donors)], self.layer.per_cell[cell])
         fitting = unknown[: len(self._kept) - self._filled]
         slots = torch.arange(self._filled, self._filled + len(fitting), device=pairs.device)
         self._kept[slots], self._slot[pairs[fitting]] = out[fitting], slots
@@ -234,10 +231,19 @@ class FlattenedEvaluator(SwapEvaluator):
         return out[which]
 
 
-def _weighted_rows(matrix: Tensor, weights: Tensor) -> Tensor:
-    """Return ``weights @ matrix``; for few weights, rows of zero weight (units that are off) are not even read."""
-    if int(weights.count_nonzero()) > len(matrix):  # more rows to read, one by one, than there are
-        return weights @ matrix
+def _given(cells: Tensor, weight: Tensor) -> Tensor:
+    """Return what cells ``(m, d)`` at one place give to the first layer, ``(m, hidden)``."""
+    # A product of few rows waits for memory: reading the rows of channels that are on is quicker up to twice the whole.
+    return _weighted_rows(weight, cells, most=2)
+
+
+def _weighted_rows(matrix: Tensor, weights: Tensor, most: int = 1) -> Tensor:
+    """Return ``weights @ matrix``; for few weights, rows of zero weight (units that are off) are not even read.
+
+    `most` says how many times as many rows as there are may be read one by one.
+    """
+    if int(weights.count_nonzero()) > most * len(matrix):
+        return torch.mm(weights, matrix)
     bag, row = weights.nonzero(as_tuple=True)
     starts = torch.searchsorted(bag, torch.arange(len(weights), device=bag.device))
     return F.embedding_bag(row, matrix, starts, mode="sum", per_sample_weights=weights[bag, row])
