@@ -262,6 +262,46 @@ def test_odd_heads_are_read_right_or_evaluated_densely(forward, training):
     assert [m.training for m in head.modules()] == before
 
 
+def doubled(m, x):
+    y = torch.tanh(m.conv2(x + x))
+    torch.sigmoid(y)  # which nobody reads
+    return m.fc((y + y + m.conv2(torch.relu(y))).mean((2, 3)))
+
+
+def test_gradients_of_an_odd_head_are_those_of_the_head():
+    torch.manual_seed(0)
+    head, query, distractors = Odd(doubled).eval(), torch.randn(4, 5, 4), torch.randn(2, 4, 5, 4)
+    plan = HeadPlan(head, GridShape(5, 4))
+    evaluators = plan.evaluator(query, distractors, 64 * MB), DenseEvaluator(head, query, distractors, 64 * MB)
+    with torch.no_grad():
+        found = [e.gradients(e.prepare(e.query[None]), 1, leads=True) for e in evaluators]
+    assert plan.kind == "convolutional"
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["flattened", "convolutional", "convolutional_plain", "convolutional_functional"])
+def test_grids_after_many_edits_are_prepared_as_if_from_scratch(kind):
+    head, query, distractors, g = setting(kind, 11, h=5, w=6, n=2, d=5)
+    plan = HeadPlan(head, GridShape(5, 6))
+    roomy = plan.evaluator(query, distractors, 64 * MB)
+    # So little memory that windows are computed one by one, and hardly a contribution is kept.
+    tight = plan.evaluator(query, distractors, roomy.bytes_per_candidate() + (60_000 if kind == "flattened" else 1))
+    i, j = torch.cartesian_prod(torch.arange(30), torch.arange(60)).unbind(1)
+    with torch.no_grad():
+        state, every = tight.start, torch.zeros_like(i)
+        for _ in range(6):
+            step = torch.randint(0, len(state.cells), (4,), generator=g)
+            state = tight.advance(
+                state, step, torch.randint(0, 30, (4,), generator=g), torch.randint(0, 60, (4,), generator=g)
+            )
+        fresh = roomy.prepare(state.cells)
+        torch.testing.assert_close(state.logits, fresh.logits, rtol=1e-4, atol=1e-4)
+        found = [e.logits(s, every + 3, i, j) for e, s in ((tight, state), (roomy, fresh))]
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+        gradients = [roomy.gradients(s, 1, leads=True) for s in (state, fresh)]
+        torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
+
+
 def _swap(query, distractors, i, j):
     edited = query.clone()
     edited[:, i // 3, i % 3] = distractors[j // 9, :, (j % 9) // 3, j % 3]

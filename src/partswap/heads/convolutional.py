@@ -68,8 +68,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
         values, last_use = {0: cells}, _last_uses(self.operations)
         for number, operation in enumerate(self.operations, 1):
             values[number] = self._whole(operation, values)
-            for old in [old for old in values if last_use[old] <= number and old not in self.needed and old < number]:
-                del values[old]
+            _forget(values, number, last_use, self.needed)
         return self._state(cells, values)
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
@@ -108,10 +107,10 @@ class ConvolutionalEvaluator(SwapEvaluator):
         assert isinstance(prepared, ConvolutionalState)
         found = torch.stack(self._backward(self.tail, prepared.mean, target, leads))  # (kinds, states, d)
         size = max(1, BLOCK_BYTES // (4 * len(found) * self.shape.cells * sum(self._widths)))
-        parts = torch.arange(found.shape[1], device=found.device).split(size)
+        parts = [slice(first, first + size) for first in range(0, found.shape[1], size)]
         return list(torch.cat([self._back(found[:, p], prepared.values, p) for p in parts], 1))
 
-    def _back(self, found: Tensor, values: dict[int, Tensor], states: Tensor) -> Tensor:
+    def _back(self, found: Tensor, values: dict[int, Tensor], states: slice) -> Tensor:
         """Return gradients ``(kinds, states, h*w, d)`` at the grid, given those at the mean of the last value."""
         cells = self.shape.cells
         gradients = {len(self.operations): (found / cells)[:, :, None].expand(-1, -1, cells, -1)}
@@ -208,7 +207,9 @@ class _Pack:
 class _Windows:
     """The windows of some candidates as they pass through the operations."""
 
-    def __init__(self, evaluator: ConvolutionalEvaluator, prepared: ConvolutionalState, state: Tensor, i: Tensor):
+    def __init__(
+        self, evaluator: ConvolutionalEvaluator, prepared: ConvolutionalState, state: Tensor, i: Tensor
+    ) -> None:
         self.evaluator, self.prepared = evaluator, prepared
         self.state, self.i = state, i
         self.packs: dict[int, _Pack] = {}
@@ -238,8 +239,7 @@ class _Windows:
         for number, operation in enumerate(operations, 1):
             free = last_use[operation.source] == number and operation.source not in wanted
             values[number] = self._apply(operation, number, values, free and operation.source > 0)
-            for old in [old for old in values if last_use[old] <= number and old not in wanted and old < number]:
-                del values[old]
+            _forget(values, number, last_use, wanted)
         return values
 
     def _apply(self, operation: Operation, number: int, values: dict[int, Tensor], free: bool) -> Tensor:
@@ -283,9 +283,13 @@ class _Windows:
         return torch.sub(value, change, out=change)
 
 
-def _pointwise_back(
-    operation: Pointwise, number: int, values: dict[int, Tensor], states: Tensor, out: Tensor
-) -> Tensor:
+def _forget(values: dict[int, Tensor], number: int, last_use: list[int], wanted: Collection[int]) -> None:
+    """Forget values that no operation after `number` reads, unless they are wanted."""
+    for old in [old for old in values if last_use[old] <= number and old not in wanted]:
+        del values[old]
+
+
+def _pointwise_back(operation: Pointwise, number: int, values: dict[int, Tensor], states: slice, out: Tensor) -> Tensor:
     """Return the gradients before an operation, given those after it, ``(kinds, states, h*w, d)``."""
     if operation.apply_in_place is torch.relu_:
         return out * (values[number][states] > 0)
