@@ -1,12 +1,14 @@
 """Every evaluator gives the numbers of the dense head, for any head it recognises."""
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from partswap.errors import MemoryBudgetError, NonFiniteError
+from partswap.errors import MemoryBudgetError, NonFiniteError, ShapeError
 from partswap.grid import GridShape
 from partswap.heads import HeadPlan
 from partswap.heads.dense import DenseEvaluator
@@ -159,6 +161,23 @@ def test_no_room_for_one_candidate_is_an_error(kind):
         _ = plan.evaluator(query, distractors, 8).chunk_size
 
 
+@pytest.mark.parametrize("kind", ["flattened", "convolutional"])
+def test_the_advised_memory_is_enough(kind):
+    layers = {
+        "flattened": [nn.Flatten(1), nn.Linear(8 * 16, 4)],
+        "convolutional": [nn.Conv2d(8, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(1)],
+    }[kind]
+    head = nn.Sequential(*layers, nn.Linear(4, 1_000_000)).eval()  # a candidate takes megabytes
+    plan, query, distractors = HeadPlan(head, GridShape(4, 4)), torch.randn(8, 4, 4), torch.randn(999, 8, 4, 4)
+    with pytest.raises(MemoryBudgetError) as error:
+        _ = plan.evaluator(query, distractors, MB).chunk_size
+    advised = int(re.search(r"at least (\d+)", str(error.value))[1])
+    evaluator = plan.evaluator(query, distractors, advised * MB)
+    assert plan.kind == kind
+    assert evaluator.chunk_size >= 1
+    assert evaluator.fixed_bytes() + evaluator.chunk_size * evaluator.bytes_per_candidate() <= advised * MB
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nan_in_a_head_is_an_error(kind):
     head, query, distractors, _ = setting(kind, 7)
@@ -243,6 +262,46 @@ def test_odd_heads_are_read_right_or_evaluated_densely(forward, training):
     assert [m.training for m in head.modules()] == before
 
 
+def doubled(m, x):
+    y = torch.tanh(m.conv2(x + x))
+    torch.sigmoid(y)  # which nobody reads
+    return m.fc((y + y + m.conv2(torch.relu(y))).mean((2, 3)))
+
+
+def test_gradients_of_an_odd_head_are_those_of_the_head():
+    torch.manual_seed(0)
+    head, query, distractors = Odd(doubled).eval(), torch.randn(4, 5, 4), torch.randn(2, 4, 5, 4)
+    plan = HeadPlan(head, GridShape(5, 4))
+    evaluators = plan.evaluator(query, distractors, 64 * MB), DenseEvaluator(head, query, distractors, 64 * MB)
+    with torch.no_grad():
+        found = [e.gradients(e.prepare(e.query[None]), 1, leads=True) for e in evaluators]
+    assert plan.kind == "convolutional"
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["flattened", "convolutional", "convolutional_plain", "convolutional_functional"])
+def test_grids_after_many_edits_are_prepared_as_if_from_scratch(kind):
+    head, query, distractors, g = setting(kind, 11, h=5, w=6, n=2, d=5)
+    plan = HeadPlan(head, GridShape(5, 6))
+    roomy = plan.evaluator(query, distractors, 64 * MB)
+    # So little memory that windows are computed one by one, and hardly a contribution is kept.
+    tight = plan.evaluator(query, distractors, roomy.bytes_per_candidate() + (60_000 if kind == "flattened" else 1))
+    i, j = torch.cartesian_prod(torch.arange(30), torch.arange(60)).unbind(1)
+    with torch.no_grad():
+        state, every = tight.start, torch.zeros_like(i)
+        for _ in range(6):
+            step = torch.randint(0, len(state.cells), (4,), generator=g)
+            state = tight.advance(
+                state, step, torch.randint(0, 30, (4,), generator=g), torch.randint(0, 60, (4,), generator=g)
+            )
+        fresh = roomy.prepare(state.cells)
+        torch.testing.assert_close(state.logits, fresh.logits, rtol=1e-4, atol=1e-4)
+        found = [e.logits(s, every + 3, i, j) for e, s in ((tight, state), (roomy, fresh))]
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+        gradients = [roomy.gradients(s, 1, leads=True) for s in (state, fresh)]
+        torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
+
+
 def _swap(query, distractors, i, j):
     edited = query.clone()
     edited[:, i // 3, i % 3] = distractors[j // 9, :, (j % 9) // 3, j % 3]
@@ -260,6 +319,27 @@ def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
     assert head.training
     assert all(torch.equal(v, state[k]) for k, v in head.state_dict().items())
     torch.testing.assert_close(found, head.eval()(query[None]), rtol=1e-4, atol=1e-4)
+
+
+def test_a_plan_made_in_inference_mode_can_be_screened_with():
+    from partswap import find_counterfactual
+
+    head, query, distractors, _ = setting("convolutional", 3, h=4, w=4, n=2, d=5, classes=4)
+    target = int(head(query[None]).argmin())
+    expected = find_counterfactual(head, query, distractors, target, screen=8)
+    with torch.inference_mode():
+        plan = HeadPlan(head, GridShape(4, 4))
+        found = find_counterfactual(plan, query, distractors, target, screen=8)
+    assert (plan.kind, found.edits) == ("convolutional", expected.edits)
+
+
+def test_a_check_that_raised_is_made_again():
+    head, query, distractors, _ = setting("pooled", 3)
+    plan = HeadPlan(head, GridShape(*query.shape[1:]))
+    plan._faithful = nn.Identity()  # what a head that was misread would say
+    for _ in range(2):
+        with pytest.raises(ShapeError, match="the head returned"):
+            plan.evaluator(query, distractors, 64 * MB)
 
 
 @pytest.mark.parametrize("cheap", [0, 1e10])

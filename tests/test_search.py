@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from conftest import make_head
 from partswap import GridShape, HeadPlan, find_counterfactual, find_counterfactuals
+from partswap.counterfactual import Step
 from partswap.errors import (
     ClassIndexError,
     MemoryBudgetError,
@@ -20,6 +21,7 @@ from partswap.errors import (
     SettingError,
     ShapeError,
 )
+from partswap.search import checks, find
 from partswap.search.candidates import Candidates, prefilter, same_label
 from partswap.search.semantic import cosines, log_likeness
 
@@ -265,6 +267,24 @@ def test_no_label_matches_nothing():
     assert mask.tolist() == [[False, False], [False, True]]
 
 
+def test_a_set_that_does_not_flip_in_another_order_is_returned_as_it_was_found(problem):
+    plan = HeadPlan(problem["head"], GridShape(7, 7))
+    evaluator = plan.evaluator(problem["query"], problem["distractors"], 2**26)
+    search = find._Search(evaluator, problem["target"], None, 0.0, "set", 8, 2)
+    # Two edits that are far from enough stand for a set that rounding keeps from flipping.
+    path = find._Path(((3, 5), (1, 7)), 0.0, (Step(0.1, 0), Step(0.3, problem["target"])))
+    with torch.no_grad():
+        assert search._ordered(path, evaluator.start) is path
+
+
+def test_cosines_that_nobody_asks_for_are_not_computed(problem, monkeypatch):
+    expected = edits(find_counterfactual(**problem, lam=0))
+    monkeypatch.setattr(checks, "cosines", None)
+    assert edits(find_counterfactual(**problem, lam=0)) == expected
+    with pytest.raises(ShapeError, match="distractor_aux has shape"):
+        find_counterfactual(**{**problem, "distractor_aux": torch.zeros(3, 6, 7, 7)}, lam=0)
+
+
 def test_the_prefilter_keeps_the_highest_cosines():
     cosine = torch.tensor([[0.1, 0.9], [0.9, 0.2]])
     assert prefilter(cosine, 0.5).tolist() == [[False, True], [True, False]]
@@ -311,6 +331,33 @@ def test_several_queries_equal_one_by_one(problem):
         find_counterfactuals(head, queries, distractors, targets[:2])
 
 
+def test_what_is_evaluated_without_screening_is_bounded_by_memory(problem):
+    inputs = {k: v for k, v in problem.items() if "aux" not in k}
+    roomy, tight = (find_counterfactual(**inputs, beam=4, memory_mb=m) for m in (64, 1))
+    assert len(roomy) > 1  # several lists, each of which could be followed by nearly all of the 49 x 196 pairs
+    assert roomy.evaluations > 2 * 49 * 196
+    assert tight.evaluations < len(tight) * 2**20 / 100  # what a candidate takes in the search itself
+    assert edits(tight) == edits(roomy)
+
+
+@pytest.mark.parametrize("kind", ["pooled", "flattened", "convolutional", "dense"])
+def test_what_a_candidate_costs_is_measured_once_per_plan(kind, monkeypatch):
+    from partswap.heads import costs
+
+    torch.manual_seed(2)
+    pools = torch.nn.AdaptiveMaxPool2d(1), torch.nn.Flatten(1), torch.nn.Linear(4, 3)
+    head = torch.nn.Sequential(*pools).eval() if kind == "dense" else make_head(kind, 4, 3, cells=9, hidden=8)
+    query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
+    plan, target = HeadPlan(head, GridShape(3, 3)), int(head(query[None]).argmin())
+    find_counterfactual(plan, query, distractors, target)
+    measured = []
+    monkeypatch.setattr(costs, "FlopCounterMode", measured.append)
+    monkeypatch.setattr(costs, "_CountBytes", measured.append)
+    find_counterfactual(plan, query, distractors, target)
+    assert plan.kind == kind
+    assert not measured
+
+
 def test_fewer_candidates_than_screen_is_no_problem(problem):
     inputs = {k: v for k, v in problem.items() if "aux" not in k}
     inputs["distractors"] = inputs["distractors"][:1, :, :, :]
@@ -334,6 +381,23 @@ def test_a_beam_is_never_worse_than_greedy_in_edits():
         target = int(head(query[None]).argmin())
         counts = [len(find_counterfactual(head, query, distractors, target, beam=b, screen=None)) for b in (1, 4)]
         assert counts[1] <= counts[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.2, 0.7, 1.0]))
+def test_every_set_of_edits_is_evaluated_once(seed, size, share):
+    g = torch.Generator().manual_seed(seed)
+    sets = {tuple((int(i), int(i + j) % 4) for i, j in torch.randint(0, 4, (size, 2), generator=g)) for _ in range(12)}
+    paths = [p for p in sorted(sets) if len({i for i, _ in p}) == len({j for _, j in p}) == size]
+    paths = list({frozenset(p): p for p in paths}.values())  # as a search holds them: no set twice
+    candidates = Candidates((4, 4), torch.rand(4, 4, generator=g) < share, None, torch.device("cpu"))
+    found = [(s, int(f)) for s, p in enumerate(paths) for f in candidates.open(p).flatten().nonzero()]
+    if not found:
+        return
+    reached = [frozenset((*paths[s], divmod(f, 4))) for s, f in found]
+    state, flat = torch.tensor(found).unbind(1)
+    fresh = find._first_of_each_set(paths, state, flat, (4, 4)).tolist()
+    assert fresh == [key not in reached[:k] for k, key in enumerate(reached)]
 
 
 BAD = [

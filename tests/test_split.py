@@ -469,6 +469,18 @@ def test_hooks_that_change_the_output_are_part_of_the_model() -> None:
     torch.testing.assert_close(head(features(images)), model(images))
 
 
+def test_hooks_that_a_model_cannot_do_without_are_part_of_it() -> None:
+    class Pair(nn.Identity):
+        def forward(self, x: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+            return x, None
+
+    model = nn.Sequential(Pair(), *plain()).eval()
+    model[0].register_forward_hook(lambda module, args, output: output[0])
+    images = torch.randn(2, 3, 32, 32)
+    features, head = split(model, "3", probe=images)
+    torch.testing.assert_close(head(features(images)), model(images))
+
+
 def test_wrapped_models() -> None:
     images = torch.randn(2, 3, 32, 32)
     assert split(nn.DataParallel(plain()), "module.2", probe=images).grid == (8, 8)

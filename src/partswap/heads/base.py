@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from partswap.errors import MemoryBudgetError, NonFiniteError
 from partswap.grid import GridShape, to_cells
+
+Cost = TypeVar("Cost", int, float)
 
 
 @dataclass
@@ -61,6 +64,8 @@ class SwapEvaluator(ABC):
         self.query = to_cells(query).contiguous()  # (h*w, d)
         self.donors = to_cells(distractors).contiguous()  # (n*h*w, d)
         self.memory_bytes = memory_bytes
+        #: Costs that were measured; a plan shares them among its evaluators, since they depend on the head only.
+        self.measured: dict[tuple[object, ...], Any] = {}
 
     # -- what each kind of head must say ----------------------------------------------------------------------------
 
@@ -141,7 +146,7 @@ class SwapEvaluator(ABC):
         fixed, each = self.fixed_bytes(), max(self.bytes_per_candidate(), 1)
         size = (self.memory_bytes - fixed) // each
         if size < 1:
-            need = fixed + each
+            need = fixed + each  # what is fixed is at its least here, where nothing is to spare
             raise MemoryBudgetError(
                 f"one candidate needs {need / 2**20:.1f} MB but memory_mb allows {self.memory_bytes / 2**20:.1f}.",
                 f"Set memory_mb to at least {need // 2**20 + 1}.",
@@ -149,10 +154,21 @@ class SwapEvaluator(ABC):
         return int(size)
 
     def fixed_bytes(self) -> int:
-        """Return how much memory `logits` needs whatever the number of candidates."""
+        """Return how much memory `logits` takes whatever the number of candidates; it may grow with the budget.
+
+        A budget that holds the least possible and one candidate must be enough.
+        """
         return 0
 
     # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def measure(self, cost: Callable[[nn.Module, Tensor], Cost], module: nn.Module, row: Tensor) -> Cost:
+        """Return what a row costs in a module (see `costs`), which runs it the first time only."""
+        key = cost, module, row.shape
+        if key not in self.measured:
+            self.measured[key] = cost(module, row)
+        found: Cost = self.measured[key]
+        return found
 
     def to_grids(self, cells: Tensor) -> Tensor:
         """Return cells ``(m, h*w, d)`` as grids ``(m, d, h, w)``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +35,9 @@ class HeadPlan:
         Do not look for a cheaper way than the whole head.
     """
 
+    # What is laid out here takes part in backward passes later, which tensors made in inference mode may not.
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def __init__(self, head: nn.Module, grid: GridShape, *, dense: bool = False) -> None:
         # A second tree of modules around the same weights: in eval mode, and nothing works in place.
         busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
@@ -43,6 +48,7 @@ class HeadPlan:
         self.layer: FirstLayer | None = None
         self.kind = "dense"
         self._checked = dense
+        self._measured: dict[tuple[object, ...], Any] = {}
         if self.structure is not None and self.structure.collapse == "flatten":
             self.layer = first_layer(self.structure, grid.cells)
             self.kind = "flattened" if self.layer is not None else "dense"
@@ -60,13 +66,18 @@ class HeadPlan:
             )
         evaluator = self._make(query, distractors, memory_bytes)
         if not self._checked:
-            self._checked = True
             if not self._check(evaluator, query):
                 self.kind, self.layer, self.structure = "dense", None, None
                 evaluator = self._make(query, distractors, memory_bytes)
+            self._checked = True  # only now: a check that raises has shown nothing
         return evaluator
 
     def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
+        evaluator = self._of_kind(query, distractors, memory_bytes)
+        evaluator.measured = self._measured
+        return evaluator
+
+    def _of_kind(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
         if self.kind == "flattened" and self.layer is not None:
             return FlattenedEvaluator(self.head, query, distractors, memory_bytes, self.layer)
         if self.kind == "convolutional" and self.structure is not None:

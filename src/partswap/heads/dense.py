@@ -27,8 +27,8 @@ class DenseEvaluator(SwapEvaluator):
     def bytes_per_candidate(self) -> int:
         """Return what one more grid in the batch costs; building it holds it twice."""
         grid = self.to_grids(self.query[None])
-        return activation_bytes(self.head, grid) + 2 * grid.numel() * grid.element_size()
+        return self.measure(activation_bytes, self.head, grid) + 2 * grid.numel() * grid.element_size()
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of the head on one grid."""
-        return module_macs(self.head, self.to_grids(self.query[None]))
+        return self.measure(module_macs, self.head, self.to_grids(self.query[None]))

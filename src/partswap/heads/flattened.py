@@ -43,7 +43,7 @@ class FirstLayer:
     whole : Tensor
         The layer's own weight, ``(hidden, d * h*w)``, channel first.
     per_cell : Tensor
-        The same, laid out so that each cell's part is in one piece: ``(h*w, hidden, d)``.
+        The same, laid out so that each cell's part is in one piece, one row per channel: ``(h*w, d, hidden)``.
     bias : Tensor
         ``(hidden,)``.
     rest : torch.nn.Module
@@ -54,16 +54,6 @@ class FirstLayer:
     per_cell: Tensor
     bias: Tensor
     rest: nn.Module
-
-    @cached_property
-    def rest_bytes(self) -> int:
-        """Memory that one more vector takes in the rest."""
-        return activation_bytes(self.rest, self.bias[None])
-
-    @cached_property
-    def rest_macs(self) -> float:
-        """Multiply-adds of the rest."""
-        return module_macs(self.rest, self.bias[None])
 
 
 def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
@@ -100,12 +90,12 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
 
 
 def _laid_out(weight: Tensor, rows: int = 32) -> Tensor:
-    """Return ``(hidden, d, cells)`` as a contiguous ``(cells, hidden, d)``; a few rows at a time stay in the cache."""
+    """Return ``(hidden, d, cells)`` as a contiguous ``(cells, d, hidden)``; a few rows at a time stay in the cache."""
     hidden, d, cells = weight.shape
-    out = weight.new_empty(cells, hidden, d)
+    out = weight.new_empty(cells, d, hidden)
     for start in range(0, hidden, rows):
-        part = weight[start : start + rows].transpose(1, 2).contiguous()
-        out[:, start : start + rows] = part.transpose(0, 1)
+        part = weight[start : start + rows].flatten(1).T.contiguous().view(d, cells, -1)
+        out[:, :, start : start + rows] = part.transpose(0, 1)
     return out
 
 
@@ -129,28 +119,27 @@ class FlattenedEvaluator(SwapEvaluator):
         super().__init__(head, query, distractors, memory_bytes)
         self.layer = layer
         self.hidden = int(layer.bias.shape[0])
-        pairs = self.shape.cells * len(self.donors)
-        self._kept = layer.bias.new_empty(min(pairs, self._room // self._vector_bytes), self.hidden)
-        self._filled = 0
-        self._slot = torch.full((pairs,), -1, device=self.donors.device)  # where a pair's contribution is kept
+        self._pairs = self.shape.cells * len(self.donors)
+        self._filled = 0  # how many contributions are kept
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the first layer as a sum over cells, then the rest."""
-        own = torch.stack([cells[:, c] @ weight.T for c, weight in enumerate(self.layer.per_cell)], 1)
+        own = torch.stack([_given(cells[:, c], weight) for c, weight in enumerate(self.layer.per_cell)], 1)
         hidden = self.layer.bias + own.sum(1)
         return FlattenedState(cells, self.check(self.layer.rest(hidden)), hidden, own)
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
         """Move the first layer's output; it need not be computed anew."""
         assert isinstance(prepared, FlattenedState)
-        hidden = self._moved(prepared, state, i, j)
-        own = prepared.own[state]
-        own[torch.arange(len(i), device=i.device), i] = self._contributions(i, j)
+        gives, own = self._contributions(i, j), prepared.own[state]
+        hidden = prepared.hidden[state] + gives - prepared.own[state, i]
+        own[torch.arange(len(i), device=i.device), i] = gives
         return FlattenedState(self.swapped(prepared, state, i, j), self.check(self.layer.rest(hidden)), hidden, own)
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Move the first layer's output, run the rest."""
-        out: Tensor = self.layer.rest(self._moved(prepared, state, i, j))
+        assert isinstance(prepared, FlattenedState)
+        out: Tensor = self.layer.rest(prepared.hidden[state] + self._contributions(i, j) - prepared.own[state, i])
         return out
 
     def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
@@ -166,8 +155,9 @@ class FlattenedEvaluator(SwapEvaluator):
             yield from super().gains(prepared, target, leads=leads)
             return
         kinds = self._hidden_gradients(prepared, target, leads).split(len(prepared.cells))
+        table = self._kept[: len(self._slot)].view(self.shape.cells, -1, self.hidden)
         for own, *back in zip(prepared.own, *kinds, strict=True):
-            yield [self._table @ b - (own @ b)[:, None] for b in back]
+            yield [table @ b - (own @ b)[:, None] for b in back]
 
     def _hidden_gradients(self, prepared: Prepared, target: int, leads: bool) -> Tensor:
         """Return the gradients at the first layer's output, ``(kinds * states, hidden)``."""
@@ -176,16 +166,20 @@ class FlattenedEvaluator(SwapEvaluator):
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""
-        return self.layer.rest_bytes + 4 * self._vector_bytes
+        return self.measure(activation_bytes, self.layer.rest, self.layer.bias[None]) + 4 * self._vector_bytes
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate."""
-        return self.layer.rest_macs + self.query.shape[1] * self.hidden
+        rest = self.measure(module_macs, self.layer.rest, self.layer.bias[None])
+        return rest + self.query.shape[1] * self.hidden
 
     def fixed_bytes(self) -> int:
         """Return the weights laid out per cell, and the contributions that may be kept."""
-        weights = self.layer.per_cell.numel() * self.layer.per_cell.element_size()
-        return weights + len(self._kept) * self._vector_bytes
+        return self._weight_bytes + len(self._kept) * self._vector_bytes
+
+    @property
+    def _weight_bytes(self) -> int:
+        return self.layer.per_cell.numel() * self.layer.per_cell.element_size()
 
     @property
     def _vector_bytes(self) -> int:
@@ -193,56 +187,63 @@ class FlattenedEvaluator(SwapEvaluator):
 
     @property
     def _room(self) -> int:
-        """Memory for contributions."""
-        return self.memory_bytes // 4
+        """Memory for contributions: a share of the budget, but never what one candidate needs."""
+        spare = self.memory_bytes - self._weight_bytes - self.bytes_per_candidate()
+        return max(0, min(self.memory_bytes // 4, spare // 2))
+
+    @cached_property
+    def _kept(self) -> Tensor:
+        """Contributions, as many as there is memory for."""
+        return self.layer.bias.new_empty(min(self._pairs, self._room // self._vector_bytes), self.hidden)
 
     @cached_property
     def _has_table(self) -> bool:
         macs = self.layer.per_cell.numel() * len(self.donors)
-        return macs <= CHEAP_TABLE_MACS and len(self._kept) == len(self._slot)
+        return macs <= CHEAP_TABLE_MACS and len(self._kept) == self._pairs
 
     @cached_property
-    def _table(self) -> Tensor:
-        """All contributions, ``(h*w, n*h*w, hidden)``."""
-        return torch.stack([torch.mm(self.donors, weight.T) for weight in self.layer.per_cell])
-
-    def _moved(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Return the first layer's output after each swap, ``(m, hidden)``."""
-        assert isinstance(prepared, FlattenedState)
-        return prepared.hidden[state] + self._contributions(i, j) - prepared.own[state, i]
+    def _slot(self) -> Tensor:
+        """Where each pair's contribution is kept, negative if it is not yet; in a table all are, in order."""
+        if not self._has_table:
+            return torch.full((self._pairs,), -1, device=self.donors.device)
+        for kept, weight in zip(self._kept.split(len(self.donors)), self.layer.per_cell, strict=True):
+            torch.mm(self.donors, weight, out=kept)
+        return torch.arange(self._pairs, device=self.donors.device)
 
     def _contributions(self, i: Tensor, j: Tensor) -> Tensor:
         """Return what donor ``j[k]`` contributes at cell ``i[k]``, ``(m, hidden)``."""
-        if self._has_table:
-            return self._table[i, j]
-        pairs, which = torch.unique(i * len(self.donors) + j, return_inverse=True)
-        out = self._kept.new_empty(len(pairs), self.hidden)
+        wanted = i * len(self.donors) + j
+        slots = self._slot[wanted]
+        if bool((slots >= 0).all()):
+            return self._kept[slots]
+        pairs, which = torch.unique(wanted, return_inverse=True)
         slots = self._slot[pairs]
-        known = (slots >= 0).nonzero().flatten()
+        out = self._kept.new_empty(len(pairs), self.hidden)
+        known, unknown = (slots >= 0).nonzero().flatten(), (slots < 0).nonzero().flatten()
         out[known] = self._kept[slots[known]]
-        unknown = (slots < 0).nonzero().flatten()
         for cell, places in _groups(pairs[unknown] // len(self.donors)):
             mine = unknown[places]
-            donors = self.donors[pairs[mine] % len(self.donors)]
-            # With a single row a matrix product becomes a much slower matrix-vector product.
-            rows = donors if len(donors) > 1 else donors.expand(2, -1)
-            out[mine] = torch.mm(rows, self.layer.per_cell[cell].T)[: len(mine)]
-        self._keep(pairs[unknown], out[unknown])
+            out[mine] = _given(self.donors[pairs[mine] % len(self.donors)], self.layer.per_cell[cell])
+        fitting = unknown[: len(self._kept) - self._filled]
+        slots = torch.arange(self._filled, self._filled + len(fitting), device=pairs.device)
+        self._kept[slots], self._slot[pairs[fitting]] = out[fitting], slots
+        self._filled += len(fitting)
         return out[which]
 
-    def _keep(self, pairs: Tensor, contributions: Tensor) -> None:
-        """Keep contributions as long as there is room."""
-        count = min(len(pairs), len(self._kept) - self._filled)
-        places = torch.arange(self._filled, self._filled + count, device=pairs.device)
-        self._kept[places] = contributions[:count]
-        self._slot[pairs[:count]] = places
-        self._filled += count
+
+def _given(cells: Tensor, weight: Tensor) -> Tensor:
+    """Return what cells ``(m, d)`` at one place give to the first layer, ``(m, hidden)``."""
+    # A product of few rows waits for memory: reading the rows of channels that are on is quicker up to twice the whole.
+    return _weighted_rows(weight, cells, most=2)
 
 
-def _weighted_rows(matrix: Tensor, weights: Tensor) -> Tensor:
-    """Return ``weights @ matrix``; for few weights, rows of zero weight (units that are off) are not even read."""
-    if int(weights.count_nonzero()) > len(matrix):  # more rows to read, one by one, than there are
-        return weights @ matrix
+def _weighted_rows(matrix: Tensor, weights: Tensor, most: int = 1) -> Tensor:
+    """Return ``weights @ matrix``; for few weights, rows of zero weight (units that are off) are not even read.
+
+    `most` says how many times as many rows as there are may be read one by one.
+    """
+    if int(weights.count_nonzero()) > most * len(matrix):
+        return torch.mm(weights, matrix)
     bag, row = weights.nonzero(as_tuple=True)
     starts = torch.searchsorted(bag, torch.arange(len(weights), device=bag.device))
     return F.embedding_bag(row, matrix, starts, mode="sum", per_sample_weights=weights[bag, row])

@@ -72,11 +72,14 @@ class PooledEvaluator(SwapEvaluator):
 
     def bytes_per_candidate(self) -> int:
         """Return what the tail needs for one more vector, and the vectors themselves."""
-        return activation_bytes(self.tail, self.query[:1]) + 4 * self.query.shape[1] * self.query.element_size()
+        vectors = 4 * self.query.shape[1] * self.query.element_size()
+        return self.measure(activation_bytes, self.tail, self.query[:1]) + vectors
 
     def macs_per_candidate(self) -> float:
         """Return the multiply-adds of one candidate."""
-        return float(len(self.linear[1])) if self.linear is not None else module_macs(self.tail, self.query[:1])
+        if self.linear is not None:
+            return float(len(self.linear[1]))
+        return self.measure(module_macs, self.tail, self.query[:1])
 
     def evaluate(
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True

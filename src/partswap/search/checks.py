@@ -120,6 +120,8 @@ def semantics(
             f"{tuple(query_aux.shape)}.",
             "Compute both with the same auxiliary, one grid per distractor.",
         )
+    if lam == 0 and not filtered:
+        return None, None  # nobody asks how alike cells are
     query_aux, distractor_aux = query_aux.to(device), distractor_aux.to(device)
     cosine = cosines(resize_grid(query_aux[None], shape)[0], resize_grid(distractor_aux, shape))
     mask = prefilter(cosine, keep) if filtered and keep is not None else None

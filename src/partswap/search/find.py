@@ -35,7 +35,9 @@ Objective = Literal["paper", "set"]
 AUTO_LEAST = 64
 #: ... and more where they are cheap: about as many as this many multiply-adds pay for, all lists together.
 AUTO_MACS = 1e9
-#: Where they are not, lists share so many times AUTO_LEAST: of eight lists that grow, few have a best one.
+#: ... but no more than fit into the memory, at so many bytes each in the search itself.
+AUTO_BYTES = 160
+#: Where they are not cheap, lists share so many times AUTO_LEAST: of eight lists that grow, few have a best one.
 AUTO_SHARED = 2
 
 
@@ -272,7 +274,7 @@ class _Search:
         """Return the same set of edits, each time the one that helps most first.
 
         A set is reached in several orders whose ranks differ by rounding only; this makes the order mean something,
-        and the same on every machine.
+        and the same on every machine. Where rounding also decides whether the set flips, it stays as it was found.
         """
         remaining, ordered = list(path.edits), _Path((), 0.0, ())
         while remaining:
@@ -288,9 +290,9 @@ class _Search:
             edit = (int(i[best]), int(j[best]))
             ordered = self._extend(ordered, *edit, prepared.logits[0], float(ranks[best]))
             remaining.remove(edit)
-            if ordered.steps[-1].predicted == self.target:  # not all of them were needed
-                break
-        return ordered
+            if ordered.steps[-1].predicted == self.target:  # perhaps not all of them were needed
+                return ordered
+        return path
 
     def _proposals(
         self, prepared: Prepared, paths: list[_Path], candidates: Candidates
@@ -323,6 +325,9 @@ class _Search:
             open_pairs = torch.ones_like(rank, dtype=torch.bool)
             kept = screened(rank, torch.cat(aheads) if aheads else None, open_pairs, self.shared)
             state, flat, like = state[kept], flat[kept], like[kept]
+        if self.objective == "set" and len(paths) > 1 and len(flat) > 0:
+            fresh = _first_of_each_set([path.edits for path in paths], state, flat, candidates.shape)
+            state, flat, like = state[fresh], flat[fresh], like[fresh]
         return state, flat // candidates.shape[1], flat % candidates.shape[1], like
 
     def _likeness(self, path: _Path) -> Tensor | None:
@@ -339,7 +344,7 @@ class _Search:
 
     def _distinct(self, order: Tensor, paths: list[_Path], state: Tensor, i: Tensor, j: Tensor, count: int) -> Tensor:
         """Return the best `count` candidates that lead to different sets of edits."""
-        if len(paths) == 1:
+        if len(paths) == 1 or self.objective == "set":  # they all do
             return order[:count]
         seen: set[frozenset[tuple[int, int]]] = set()
         kept: list[int] = []
@@ -360,6 +365,30 @@ class _Search:
         return _Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
 
 
+def _first_of_each_set(
+    paths: Sequence[tuple[tuple[int, int], ...]], state: Tensor, flat: Tensor, shape: tuple[int, int]
+) -> Tensor:
+    """Return a mask of the candidates that lead to a set of edits which no candidate of an earlier list leads to.
+
+    Two lists lead to the same set where they differ in one edit each and the other's is the candidate. Candidates are
+    in ascending order.
+    """
+    pairs = shape[0] * shape[1]
+    keys, fresh = state * pairs + flat, torch.ones_like(flat, dtype=torch.bool)
+    alike: dict[frozenset[tuple[int, int]], list[tuple[int, int]]] = {}
+    for number, edits in enumerate(paths):
+        for i, j in edits:
+            alike.setdefault(frozenset(edits) - {(i, j)}, []).append((number, i * shape[1] + j))
+    for group in alike.values():  # lists that differ in one edit, and that edit
+        lists, edit = torch.tensor(group, device=keys.device).unbind(1)
+        for k in range(1, len(group)):
+            mine, theirs = lists[k] * pairs + edit[:k], lists[:k] * pairs + edit[k]
+            places = [torch.searchsorted(keys, key).clamp(max=len(keys) - 1) for key in (mine, theirs)]
+            both = (keys[places[0]] == mine) & (keys[places[1]] == theirs)
+            fresh[places[0][both]] = False
+    return fresh
+
+
 def screen_size(evaluator: SwapEvaluator, beam: int) -> int | None:
     """Return how many candidates per list ``screen="auto"`` evaluates exactly; None if all are cheap enough."""
     count = max(AUTO_LEAST, _affordable(evaluator) // beam)
@@ -372,4 +401,5 @@ def shared_size(evaluator: SwapEvaluator) -> int:
 
 
 def _affordable(evaluator: SwapEvaluator) -> int:
-    return int(AUTO_MACS / max(evaluator.macs_per_candidate(), 1))
+    cheap = AUTO_MACS / max(evaluator.macs_per_candidate(), 1)
+    return int(min(cheap, evaluator.memory_bytes // AUTO_BYTES))
