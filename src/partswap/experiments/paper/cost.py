@@ -8,7 +8,7 @@ from partswap.experiments.paper.lab import PAPER, Lab, Result
 from partswap.experiments.tables import Cell, ResultTable
 from partswap.heads import HeadPlan
 from partswap.heads.costs import module_macs
-from partswap.search.find import AUTO_LEAST, AUTO_MACS
+from partswap.search.find import screen_size
 
 #: The paper's own figures for VGG-16, one distractor, in 1e9.
 PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter": 59.6, "semantic term": 8.2}
@@ -32,7 +32,7 @@ def cost(lab: Lab) -> Result:
         candidates = count * cells * cells
         evaluator = HeadPlan(head, split.grid).evaluator(grid[0], grid.expand(count, -1, -1, -1), 2**30)
         one = evaluator.macs_per_candidate()
-        screened = min(candidates, max(AUTO_LEAST, int(AUTO_MACS / max(one, 1))))
+        screened = min(candidates, screen_size(evaluator, beam=1) or candidates)
         both = (1 + count) * features
         # One forward and one backward pass for the gradient, one product for all estimates, the few looked at.
         ours = 3 * whole + cells * split.channels * count * cells + screened * one
@@ -40,7 +40,7 @@ def cost(lab: Lab) -> Result:
             "every candidate, the whole head": both + candidates * whole,
             "with the 10 % prefilter": both + 0.1 * candidates * whole,
             "partswap, every candidate, exact": both + candidates * one,
-            "partswap, screened": both + ours,
+            "partswap, screened, first edit": both + ours,
         }
         if auxiliary is not None:
             inputs = auxiliary.inputs([setting.classifier.preprocess.canvas(setting.data.image(0))])
