@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import statistics
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from partswap.data.aviary import Aviary
 from partswap.data.features import BATCH, classifier_features
@@ -26,7 +28,8 @@ def measure(name: str) -> dict[str, Any]:
     """Return the seconds of both."""
     torch.manual_seed(0)
     explainer = Explainer(load_model(name))
-    explainer.split.features.to(memory_format=torch.channels_last)
+    # The fastest layout for the bare pass; what is measured against it is what users run.
+    fastest = copy.deepcopy(explainer.split.features).to(memory_format=torch.channels_last)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         data = Aviary("test", per_class=IMAGES // 40)
@@ -40,7 +43,7 @@ def measure(name: str) -> dict[str, Any]:
         for precision in dict.fromkeys(("float32", fast_precision())):
             bare, streamed = [], []
             for _ in range(ROUNDS):  # taking turns, so that noise hits both
-                bare.append(_bare(explainer, inputs, precision))
+                bare.append(_bare(fastest, explainer.split.head, inputs, precision))
                 begun = time.perf_counter()
                 classifier_features(files, explainer, cache=root / "cache", precision=precision)
                 streamed.append(time.perf_counter() - begun)
@@ -54,11 +57,11 @@ def measure(name: str) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def _bare(explainer: Explainer, inputs: torch.Tensor, precision: str) -> float:
+def _bare(features: nn.Module, head: nn.Module, inputs: torch.Tensor, precision: str) -> float:
     """Features and logits of a whole batch, nothing read and nothing written."""
     begun = time.perf_counter()
     for batch in inputs.split(BATCH):
         with autocast(precision):
-            grids = explainer.split.features(batch.contiguous(memory_format=torch.channels_last))
-        explainer.split.head(grids.float())
+            grids = features(batch.contiguous(memory_format=torch.channels_last))
+        head(grids.float())
     return time.perf_counter() - begun

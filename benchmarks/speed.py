@@ -11,6 +11,8 @@ from benchmarks.authors import all_pairs, score_candidates, seconds_per_edit
 from benchmarks.heads import features, grid_of, make
 from partswap import HeadPlan, find_counterfactual
 from partswap.heads.costs import module_macs
+from partswap.search.find import screen_size
+from partswap.search.screening import screened_macs
 
 HEADS = ("vgg16", "resnet50_conv5_1", "resnet50_pooled", "vit_small")
 #: Edits per timed explanation: about what real ones take.
@@ -99,15 +101,13 @@ def explanation(name: str, count: int = 20) -> dict[str, Any]:
 def macs(name: str, count: int) -> dict[str, Any]:
     """Multiply-adds of one edit, each way (the features' own cost left out)."""
     head, shape = make(name)
-    query, distractors, _, _ = features(shape, 1)
+    query, distractors, _, _ = features(shape, count)
     grid = shape[1] * shape[2]
     candidates = count * grid * grid
     whole = module_macs(head, query[None])
     evaluator = HeadPlan(head, grid_of(shape)).evaluator(query, distractors, 2**30)
-    from partswap.search.find import AUTO_LEAST, AUTO_MACS
-
     one = evaluator.macs_per_candidate()
-    screened = min(candidates, max(AUTO_LEAST, int(AUTO_MACS / one)))
+    screened = min(candidates, screen_size(evaluator, beam=1) or candidates)
     return {
         "head": name,
         "distractors": count,
@@ -115,8 +115,7 @@ def macs(name: str, count: int) -> dict[str, Any]:
         "authors": candidates * whole,
         "authors_prefiltered": 0.1 * candidates * whole,
         "partswap_exhaustive": candidates * one,
-        # One forward and one backward pass for the gradient, one product for all estimates, the few looked at.
-        "partswap_screened": 3 * whole + grid * shape[0] * count * grid + screened * one,
+        "partswap_screened": screened_macs(evaluator, whole, screened),
     }
 
 

@@ -53,15 +53,17 @@ def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, m
     # On a busy machine Ray's processes start slowly, and it would give them up.
     for patience, value in PATIENCE.items():
         monkeypatch.setenv(f"RAY_{patience}", str(value))
-    pytest.importorskip("ray")
+    ray = pytest.importorskip("ray")
     cluster, lost = start_cluster()
     try:
         out = tmp_path / "ray"
         done_at_loss = []
 
         def lose():
-            # In the middle: some shards are done, and both machines are at work.
-            while len(found := list(out.glob("edits/*/*.parquet"))) < 3 and len(done_at_loss) == 0:
+            # In the middle: some shards are done, and both machines are at work (no core is free).
+            while not done_at_loss and (
+                len(found := list(out.glob("edits/*/*.parquet"))) < 3 or ray.available_resources().get("CPU", 0) > 0
+            ):
                 time.sleep(0.01)
             if not done_at_loss:
                 done_at_loss.append(len(found))

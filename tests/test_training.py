@@ -200,6 +200,21 @@ def test_a_layer_that_reads_a_grid_can_start_as_if_it_were_averaged():
         start_pooled(load_model("timm:test_resnet"), ["fc.weight"], 64)
 
 
+def test_a_trained_folder_explains_a_file(tmp_path):
+    plan = Plan("timm:test_resnet", None, "layer3", views=1)
+    few = Subset(TRAIN, range(8)), Subset(TEST, range(4))
+    trained = train_classifier(*few, plan, SMALL, tmp_path / "out", cache=tmp_path / "cache")
+    for index in range(3):
+        TEST.image(index).save(tmp_path / f"{index}.png")
+    said = int(trained.model(trained.preprocess(TEST.image(0))[0][None]).argmax())
+    target = TRAIN.classes[(said + 1) % 40]
+    command = ["explain", *(str(tmp_path / f"{k}.png") for k in range(3)), "--model", str(tmp_path / "out")]
+    command += ["--target", str((said + 1) % 40), "--keep-misclassified", "--save", str(tmp_path / "why.json")]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert target in result.output  # the folder knows the names
+
+
 def test_dropout_drops_behind_a_frozen_layer(tmp_path):
     """What is cut from a network stays in eval mode when told to train, but learning needs its dropout."""
     few = Subset(TRAIN, range(16)), Subset(TEST, range(4))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from partswap import _vision
 from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
-from partswap.experiments.explaining import Task
+from partswap.experiments.explaining import Task, explain_task
 from partswap.explainer import Encoded, Explainer
 from partswap.images import Preprocess
 from partswap.search import Method
@@ -224,16 +224,7 @@ class Session:
         return [self._explain(task, method) for task in self.bundle.tasks[shard.start : shard.stop]]
 
     def _explain(self, task: Task, method: Method) -> Counterfactual:
-        self.explainer.method = method
-        images = task.distractors[: method.distractors]
-        told: dict[str, Any] = {}
-        if method.wants_parts:
-            told["query_parts"] = self.bundle.parts[task.query]
-            told["distractor_parts"] = [self.bundle.parts[image] for image in images]
-        # That the model gets the distractors right was seen when the tasks were planned.
-        found = self.explainer.explain(
-            self._select([task.query]), self._select(images), task.target, keep_misclassified=True, **told
-        )
+        found = explain_task(self.explainer, task, method, self._select, self.bundle.parts.__getitem__)
         return replace(found, source={**found.source, "auxiliary": self.bundle.auxiliary})
 
     def _select(self, indices: Sequence[int]) -> Encoded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
 from partswap.data.pairs import confused_classes, draw_distractors
 from partswap.errors import PartswapError, SettingError
-from partswap.explainer import Explainer
+from partswap.explainer import Encoded, Explainer
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.metrics import Evidence
@@ -127,18 +127,34 @@ def explain_tasks(
 
     `facts` is what methods that want annotated parts are told.
     """
-    if method.wants_parts and facts is None:
-        raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
-    explainer.method = method
+    parts = None if facts is None else facts.parts
     with track(title or method.title, len(tasks)) as advance:
         for task in tasks:
-            donors = task.distractors[: method.distractors]
-            query, others = encodings.select([task.query]), encodings.select(donors)
-            told: dict[str, Any] = {}
-            if method.wants_parts and facts is not None:
-                told = {"query_parts": facts.parts(task.query), "distractor_parts": [facts.parts(k) for k in donors]}
-            yield task, explainer.explain(query, others, task.target, **told)
+            yield task, explain_task(explainer, task, method, encodings.select, parts)
             advance(1)
+
+
+def explain_task(
+    explainer: Explainer,
+    task: Task,
+    method: Method,
+    select: Callable[[Sequence[int]], Encoded],
+    parts: Callable[[int], CellParts] | None,
+) -> Counterfactual:
+    """Return the counterfactual of a task.
+
+    `select` gives the features of some images; `parts`, of one image, the parts its cells hold, for methods that want
+    to know.
+    """
+    donors = task.distractors[: method.distractors]
+    told: dict[str, Any] = {}
+    if method.wants_parts:
+        if parts is None:
+            raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
+        told = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in donors]}
+    explainer.method = method
+    # That the model gets the distractors right was seen when the tasks were planned.
+    return explainer.explain(select([task.query]), select(donors), task.target, keep_misclassified=True, **told)
 
 
 class Facts:

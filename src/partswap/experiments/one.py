@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import nn
-
-from partswap import aviary
 from partswap.counterfactual import Counterfactual
 from partswap.errors import ImageError, NoDistractorsError, SettingError
+from partswap.experiments.setting import open_classifier
 from partswap.explainer import Explainer
-from partswap.images import Preprocess
-from partswap.models import shipped
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
-from partswap.models.zoo import load_model
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
@@ -34,7 +29,7 @@ def explain_files(
     keep_misclassified: bool = False,
 ) -> Counterfactual:
     """Explain one image file with others (or all in a folder) as distractors."""
-    network, preprocess, names = _classifier(model, weights)
+    classifier = open_classifier(model, weights)
     helper: str | Auxiliary | None = auxiliary
     if auxiliary_weights is not None or auxiliary_layer is not None:
         if auxiliary is None:
@@ -43,10 +38,13 @@ def explain_files(
             auxiliary,
             weights=auxiliary_weights,
             layer=auxiliary_layer,
-            classifier=network,
-            preprocess=preprocess,
+            classifier=classifier.model,
+            preprocess=classifier.preprocess,
         )
-    explainer = Explainer(network, layer, auxiliary=helper, method=method, preprocess=preprocess, class_names=names)
+    explainer = Explainer(
+        classifier.model, layer, auxiliary=helper, method=method, preprocess=classifier.preprocess,
+        class_names=list(classifier.classes),
+    )  # fmt: skip
     return explainer.explain(query, find_images(distractors), target, keep_misclassified=keep_misclassified)
 
 
@@ -66,10 +64,3 @@ def find_images(places: Sequence[Path]) -> list[Path]:
             f"Folders are searched for {', '.join(sorted(SUFFIXES))}.",
         )
     return found
-
-
-def _classifier(model: str, weights: str | None) -> tuple[nn.Module, Preprocess | None, list[str] | None]:
-    if model.startswith("aviary:"):
-        names = [s.name for s in aviary.all_species()]
-        return shipped.load(model.removeprefix("aviary:")), shipped.PREPROCESS, names
-    return load_model(model, weights=weights), None, None

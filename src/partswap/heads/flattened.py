@@ -19,7 +19,7 @@ from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Structure
 
-#: All contributions are computed at once if they take no more multiply-adds than this: less than two screenings do.
+#: All contributions are computed at once if they take no more multiply-adds than this, about what a few edits take.
 CHEAP_TABLE_MACS = 1e10
 
 

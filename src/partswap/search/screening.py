@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from partswap.heads import SwapEvaluator
+
 
 def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
-    """Return the flat indices of the `count` candidates worth evaluating, in ascending order.
+    """Return the flat indices of at most `count` candidates worth evaluating, in ascending order.
 
     Parameters
     ----------
@@ -30,3 +32,13 @@ def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int)
     likely = best.masked_fill(~positive, -torch.inf) if int(positive.sum()) >= share else flips
     chosen: Tensor = torch.cat([best.topk(count - share).indices, likely.topk(share).indices]).unique()
     return chosen
+
+
+def screened_macs(evaluator: SwapEvaluator, head_macs: float, evaluated: int) -> float:
+    """Return the multiply-adds of one screened edit, at most.
+
+    That is a forward and a backward pass of the head, one product for all estimates, and the candidates that are
+    evaluated.
+    """
+    cells, channels = evaluator.query.shape
+    return 3 * head_macs + cells * channels * len(evaluator.donors) + evaluated * evaluator.macs_per_candidate()
