@@ -1,4 +1,4 @@
-"""Run all benchmarks: ``make bench``, or ``python -m benchmarks`` with some of exhaustive, explanation, scaling, macs, features, memory.
+"""Run all benchmarks, ``make bench``, or some of them: ``python -m benchmarks exhaustive explanation macs``.
 
 Results go to ``benchmarks/results/`` as JSON and Markdown, with a plot of time against the number of distractors.
 Run it with nothing else running: a second busy process slows everything several-fold, and not evenly.

@@ -90,27 +90,31 @@ def demo(
 
 @app.command()
 def layers(
-    model: Annotated[str, typer.Argument(help="Name of a torchvision or timm model, or aviary:vgg, aviary:resnet.")],
+    model: Annotated[
+        str, typer.Argument(help="Folder of a trained classifier, aviary:vgg, or a torchvision or timm name.")
+    ],
 ) -> None:
     """List where a model can be cut, with the grid each place gives."""
+    from partswap.experiments.setting import open_classifier
     from partswap.layers import layers_table
-    from partswap.models import shipped
     from partswap.models.zoo import load_model
 
-    known = model.startswith("aviary:")
-    console.print(layers_table(shipped.load(model.removeprefix("aviary:")) if known else load_model(model)))
+    ready = model.startswith("aviary:") or Path(model).is_dir()
+    console.print(layers_table(open_classifier(model).model if ready else load_model(model)))
 
 
 @app.command()
 def explain(
     query: Annotated[Path, typer.Argument(help="The image to explain.")],
     distractors: Annotated[list[Path], typer.Argument(help="Images of the other class, or folders of them.")],
-    model: Annotated[str, typer.Option(help="Name of a torchvision or timm model, or aviary:vgg, aviary:resnet.")],
+    model: Annotated[
+        str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a torchvision or timm name.")
+    ],
     weights: Annotated[str | None, typer.Option(help="Path to its weights, or 'default' for official ones.")] = None,
     layer: Annotated[str | None, typer.Option(help="Where to cut it (see partswap layers).")] = None,
     auxiliary: Annotated[
         str | None,
-        typer.Option(help="Who says which cells show the same part: deepcluster, classifier, timm:NAME, ..."),
+        typer.Option(help="Who says which cells show the same part: NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER."),
     ] = None,
     auxiliary_weights: Annotated[
         str | None, typer.Option(help="Path to its weights; the official ones are downloaded if not given.")
@@ -129,7 +133,7 @@ def explain(
     """Explain one image."""
     from partswap.experiments.one import explain_files
 
-    if weights is None and not model.startswith("aviary:"):
+    if weights is None and not model.startswith("aviary:") and not Path(model).is_dir():
         raise SettingError(f"{model} has no weights.", "Pass --weights PATH, or --weights default for official ones.")
     cf = explain_files(
         query,

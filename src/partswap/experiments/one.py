@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from partswap.counterfactual import Counterfactual
 from partswap.errors import ImageError, NoDistractorsError, SettingError
-from partswap.experiments.setting import open_classifier
+from partswap.experiments.setting import AuxiliaryChoice, open_classifier
 from partswap.explainer import Explainer
-from partswap.models.auxiliaries import Auxiliary, load_auxiliary
+from partswap.models.auxiliaries import Auxiliary
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
@@ -30,17 +31,13 @@ def explain_files(
 ) -> Counterfactual:
     """Explain one image file with others (or all in a folder) as distractors."""
     classifier = open_classifier(model, weights)
-    helper: str | Auxiliary | None = auxiliary
-    if auxiliary_weights is not None or auxiliary_layer is not None:
-        if auxiliary is None:
-            raise SettingError("weights or a layer of an auxiliary, and no auxiliary.", "Name it with --auxiliary.")
-        helper = load_auxiliary(
-            auxiliary,
-            weights=auxiliary_weights,
-            layer=auxiliary_layer,
-            classifier=classifier.model,
-            preprocess=classifier.preprocess,
-        )
+    helper: Auxiliary | None = None
+    if auxiliary is not None:
+        told = AuxiliaryChoice.parse(auxiliary)
+        chosen = replace(told, weights=auxiliary_weights or told.weights, layer=auxiliary_layer or told.layer)
+        helper = chosen.load(classifier, layer)
+    elif auxiliary_weights is not None or auxiliary_layer is not None:
+        raise SettingError("weights or a layer of an auxiliary, and no auxiliary.", "Name it with --auxiliary.")
     explainer = Explainer(
         classifier.model, layer, auxiliary=helper, method=method, preprocess=classifier.preprocess,
         class_names=list(classifier.classes),
