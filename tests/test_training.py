@@ -272,13 +272,14 @@ def test_a_searched_learning_rate_is_kept(tmp_path, monkeypatch):
     [("timm:test_vit", "blocks.2"), ("timm:test_convnext", "stages.2"), ("timm:test_efficientnet", "blocks.1")],
 )
 def test_other_architectures_train_behind_a_frozen_layer(tmp_path, arch, freeze):
-    few = Subset(TRAIN, range(16)), Subset(TEST, range(8))
-    plan = Plan(arch, None, freeze, views=2)
-    trained = train_classifier(*few, plan, replace(SMALL, mixup=0.2), tmp_path / "out", cache=tmp_path / "cache")
+    few = Subset(TRAIN, range(16))  # learned by heart, or nearly: what is measured below is then no accident
+    plan, recipe = Plan(arch, None, freeze, views=1), replace(SMALL, epochs=12, lr=0.003, optimizer="adamw", mixup=0.01)
+    trained = train_classifier(few, few, plan, recipe, tmp_path / "out", cache=tmp_path / "cache")
     # What was measured behind the cached trunk is what the whole network says.
-    said = [int(trained.model(trained.preprocess(few[1].image(i))[0][None]).argmax()) for i in range(8)]
-    right = np.mean([s == few[1].label(i) for i, s in enumerate(said)])
-    assert trained.record["accuracy"] == pytest.approx(right, abs=0.13)  # half precision may change one
+    said = [int(trained.model(trained.preprocess(few.image(i))[0][None]).argmax()) for i in range(16)]
+    right = np.mean([s == few.label(i) for i, s in enumerate(said)])
+    assert trained.record["accuracy"] == pytest.approx(right, abs=0.07)  # half precision may change one
+    assert right > 0.5
 
 
 def test_what_is_frozen_does_not_change_and_the_rest_does(tmp_path):
