@@ -273,7 +273,7 @@ def test_a_searched_learning_rate_is_kept(tmp_path, monkeypatch):
 )
 def test_other_architectures_train_behind_a_frozen_layer(tmp_path, arch, freeze):
     few = Subset(TRAIN, range(16))  # learned by heart, or nearly: what is measured below is then no accident
-    plan, recipe = Plan(arch, None, freeze, views=1), replace(SMALL, epochs=12, lr=0.003, optimizer="adamw", mixup=0.01)
+    plan, recipe = Plan(arch, None, freeze, views=1), replace(SMALL, epochs=30, lr=0.003, optimizer="adamw", mixup=0.01)
     trained = train_classifier(few, few, plan, recipe, tmp_path / "out", cache=tmp_path / "cache")
     # What was measured behind the cached trunk is what the whole network says.
     said = [int(trained.model(trained.preprocess(few.image(i))[0][None]).argmax()) for i in range(16)]
