@@ -14,7 +14,7 @@ table() { # model table flags...
     shift 2
     begun=$(date +%s)
     "$partswap" paper "$name" --data cub --path "$cub" --model "$out/$model" --runs "$out/runs" --out "$out/tables-$model" \
-        --auxiliary "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors" "$@" >>"$out/tables.log" 2>&1
+        --auxiliary "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors@layer4.0" "$@" >>"$out/tables.log" 2>&1
     echo "$model $name $(($(date +%s) - begun))" >>"$out/tables.txt"
 }
 

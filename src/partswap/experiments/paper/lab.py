@@ -19,6 +19,7 @@ from partswap.metrics import METRICS, Score
 from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
+from partswap.search import METHODS as SEARCH
 from partswap.store import read_json
 
 #: The three methods most tables compare: name, title, settings.
@@ -93,10 +94,13 @@ class Lab:
     def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
         """Explain the split with one method, or read what was explained."""
         config = replace(self.config, methods=(method,), settings={method: dict(settings or {})}, **changes)
+        if not SEARCH.get(method).semantic:  # one row for all auxiliaries
+            config = replace(config, auxiliary=None)
         if "layer" in changes:
             setting = open_run_setting(config, self.track)
-        elif "auxiliary" in changes:
-            setting = self.setting.with_auxiliary(AuxiliaryChoice.parse(changes["auxiliary"]))
+        elif config.auxiliary != self.config.auxiliary:
+            choice = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
+            setting = self.setting.with_auxiliary(choice)
         else:
             setting = self.setting
         # Where networks lie does not matter, what is in them does.
