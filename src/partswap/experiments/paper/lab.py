@@ -118,7 +118,7 @@ class Lab:
         """Return what every table says about its setting."""
         made = self.setting
         images = f"{self.config.queries} images drawn from" if self.config.queries else "All eligible images of"
-        auxiliary = f", auxiliary {made.auxiliary.name}" if made.auxiliary else ""
+        auxiliary = f", auxiliary {replace(made.auxiliary, weights=None)}" if made.auxiliary else ""
         where = f" cut at {made.explainer.split.layer}" if cut else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
