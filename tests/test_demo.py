@@ -19,7 +19,7 @@ runner = CliRunner()
 
 @pytest.fixture(scope="module")
 def result():
-    return run_demo(queries=20, distractors=6, per_class=8, console=Console(file=io.StringIO()))
+    return run_demo(queries=20, distractors=6, per_class=8)
 
 
 @pytest.fixture(scope="module")

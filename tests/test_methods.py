@@ -202,7 +202,7 @@ def test_a_run_over_a_data_set_tells_the_method_the_parts(tmp_path):
     setting = open_setting(
         "aviary", None, "aviary:vgg", auxiliary=AuxiliaryChoice("aviary"), cache=tmp_path, per_class=2
     )
-    tasks = plan_tasks(setting.encodings, distractors=2).first(4).tasks
+    tasks = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).first(4).tasks
     method = Hard(by="parts", relax=False)
     told = list(explain_tasks(setting.explainer, setting.encodings, tasks, method, facts=setting.facts))
     assert sum(len(cf) for _, cf in told) > 0

@@ -50,7 +50,7 @@ def setting(whole_run):
 
 @pytest.fixture(scope="module")
 def bundle(whole_run, setting):
-    tasks = plan_tasks(setting.encodings, distractors=2).first(11)
+    tasks = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).first(11)
     return Bundle.of(setting, tasks.tasks, whole_run.build_methods(setting.explainer.auxiliary.tau))
 
 

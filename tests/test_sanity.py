@@ -86,7 +86,7 @@ def test_only_the_weights_that_are_named_start_anew(setting):
 def test_first_order_scores_point_at_the_edits(setting):
     from partswap.experiments.explaining import plan_tasks
 
-    task = plan_tasks(setting.encodings, distractors=2).tasks[0]
+    task = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).tasks[0]
     query, donors = setting.encodings.select([task.query]), setting.encodings.select(task.distractors)
     scores = first_order(setting.explainer, query, donors, task.target)
     setting.explainer.method = setting.explainer.resolve_method("goyal")

@@ -80,8 +80,9 @@ def demo(
     """Explain some birds with several methods, print a table, write a report to look at."""
     from partswap.apps.report import write_report
     from partswap.experiments.demo import COLUMNS, results_table, run_demo
+    from partswap.progress import bars
 
-    result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, console=console)
+    result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, track=bars)
     console.print(results_table(result.scores, title=result.title))
     report = write_report(out / "report.html", title="partswap on the aviary", scores=result.scores, columns=COLUMNS,
                           examples=result.examples(), note=result.note)  # fmt: skip

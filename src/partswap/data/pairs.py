@@ -51,17 +51,10 @@ def nearest_by_attributes(attributes: Attributes) -> dict[int, int]:
     return nearest
 
 
-def choose_distractors(logits: Tensor, labels: Tensor, target: int, count: int, *, seed: int, query: int) -> list[int]:
-    """Return at most `count` images of class `target` that the model gets right, drawn at random.
+def draw_distractors(right: Sequence[int], count: int, *, seed: int, query: int) -> list[int]:
+    """Return at most `count` of the images of a class that the model gets `right`, drawn at random.
 
     The draw depends on the seed and the query only, so any order and any number of workers gives the same.
     """
-    logits, labels = logits.cpu(), labels.cpu()
-    right = ((labels == target) & (logits.argmax(1) == target)).nonzero().flatten().tolist()
-    return draw_distractors(right, count, seed=seed, query=query)
-
-
-def draw_distractors(right: Sequence[int], count: int, *, seed: int, query: int) -> list[int]:
-    """Return at most `count` of the images of a class that the model gets right, as `choose_distractors` does."""
     rng = np.random.default_rng((seed, query))
     return [int(right[k]) for k in rng.permutation(len(right))[:count]]

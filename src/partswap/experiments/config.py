@@ -61,9 +61,9 @@ class RunConfig:
     layer: Annotated[str | None, About("Where to cut the classifier.")] = None
     auxiliary: Annotated[str | None, About("NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")] = None
     tau: Annotated[float | None, About("Temperature of the auxiliary, if not its own.")] = None
-    methods: Annotated[tuple[str, ...], About("Method: goyal, paper, partswap; repeat.", flag="--method")] = (
-        "partswap",
-    )
+    methods: Annotated[
+        tuple[str, ...], About("Method: goyal, paper, partswap, scout, hard; repeat.", flag="--method")
+    ] = ("partswap",)
     settings: Annotated[
         Mapping[str, Mapping[str, Any]], About("METHOD.NAME=VALUE; repeat for more.", flag="--setting")
     ] = field(default_factory=dict)

@@ -5,27 +5,25 @@ Everything it needs is in the package: the birds are drawn, the networks are sma
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import torch
 from PIL import Image
 from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from partswap.counterfactual import Counterfactual
 from partswap.data.aviary import Aviary
-from partswap.data.on_grid import CellFacts, cell_facts
-from partswap.data.pairs import choose_distractors, confused_classes
 from partswap.errors import SettingError
+from partswap.experiments.explaining import Facts, Task, explain_tasks, plan_tasks
 from partswap.explainer import Explainer
 from partswap.metrics import METRICS, Evidence, Score, score_all
 from partswap.models import shipped
+from partswap.progress import Track, no_progress
 from partswap.search import METHODS
 
 #: The columns of the table: metric, and whether it shows first edits or all of them.
@@ -68,9 +66,9 @@ class DemoResult:
     model : str
         Which classifier was explained.
     accuracy : float
-        Its accuracy on the birds that were drawn, of which there were `birds`.
-    birds, skipped : int
-        How many birds were drawn, and how many queries had no distractor.
+        Its accuracy on the birds that were drawn.
+    birds : int
+        How many birds were drawn.
     explained : dict
         By method: every counterfactual with what is known about its images.
     """
@@ -78,7 +76,6 @@ class DemoResult:
     model: str
     accuracy: float
     birds: int
-    skipped: int
     explained: dict[str, list[tuple[Counterfactual, Evidence]]] = field(repr=False)
 
     @cached_property
@@ -94,8 +91,7 @@ class DemoResult:
     @property
     def title(self) -> str:
         """What the table shows."""
-        skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{self.queries} birds{skipped}, shipped {self.model} classifier ({self.accuracy:.0%} right)"
+        return f"{self.queries} birds, shipped {self.model} classifier ({self.accuracy:.0%} right)"
 
     @property
     def note(self) -> str:
@@ -125,7 +121,7 @@ def run_demo(
     distractors: int = 10,
     per_class: int = 12,
     seed: int = 0,
-    console: Console | None = None,
+    track: Track = no_progress,
 ) -> DemoResult:
     """Explain `queries` birds with each method.
 
@@ -139,10 +135,9 @@ def run_demo(
         How many images to explain, to take regions from, and to draw per species.
     seed : int
         Which birds, and which distractors.
-    console : rich.console.Console, optional
-        Where progress is shown.
+    track : Track
+        Shows progress; see `partswap.progress`.
     """
-    console = console or Console()
     if queries < 1 or distractors < 1 or per_class < 2:
         raise SettingError(
             f"queries={queries}, distractors={distractors}, per_class={per_class}.",
@@ -151,50 +146,24 @@ def run_demo(
     if seed < 0 or not methods:
         raise SettingError(f"seed={seed}, methods={list(methods)}.", "Use a seed from 0 and at least one method.")
     data = Aviary("test", per_class=per_class, seed=seed)
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("drawing birds", total=1)
+    with track("drawing birds", len(data)) as advance:
         pictures = [Image.fromarray(p) for p in data.pixels(workers=os.cpu_count() or 1)]
-        progress.update(task, completed=1)
-        task = progress.add_task("computing features", total=1)
-        explainer = Explainer(
-            shipped.load(model),
-            auxiliary="aviary",
-            preprocess=shipped.PREPROCESS,
-            class_names=data.classes,
-        )
+        advance(len(data))
+    explainer = Explainer(
+        shipped.load(model), auxiliary="aviary", preprocess=shipped.PREPROCESS, class_names=data.classes
+    )
+    with track("computing features", len(data)) as advance:
         encoded = explainer.encode(pictures)
-        progress.update(task, completed=1)
-
-        labels = torch.tensor([data.label(i) for i in range(len(data))])
-        right = encoded.logits.argmax(1) == labels
-        targets = confused_classes(encoded.logits, labels)
-        chosen = _choose_queries(right.tolist(), labels.tolist(), queries, seed)
-        explained: dict[str, list[tuple[Counterfactual, Evidence]]] = {}
-        facts: dict[int, CellFacts] = {}
-
-        def known(index: int) -> CellFacts:
-            if index not in facts:
-                facts[index] = cell_facts(data[index], explainer.split.grid)
-            return facts[index]
-
-        for name in methods:
-            method = METHODS.get(name)()
-            explainer.method = method
-            rows = []
-            for query in progress.track(chosen, description=f"{method.title}"):
-                target = targets[int(labels[query])]
-                wanted = distractors if method.distractors is None else min(method.distractors, distractors)
-                donors = choose_distractors(encoded.logits, labels, target, wanted, seed=seed, query=query)
-                if not donors:  # the model gets no image of this class right
-                    continue
-                cf = explainer.explain(encoded.select([query]), encoded.select(donors), target)
-                differing = data.differing_parts(cf.query_class, target)
-                rows.append((cf, Evidence(known(query), [known(k) for k in donors], differing)))
-            explained[name] = rows
-
-    skipped = len(chosen) - len(next(iter(explained.values())))
-    return DemoResult(model, float(right.float().mean()), len(data), skipped, explained)
+        advance(len(data))
+    tasks = plan_tasks(encoded.logits, data.labels(), distractors=distractors, seed=seed).tasks
+    chosen = _take_turns(tasks, data, queries, seed)
+    facts = Facts(data, shipped.PREPROCESS, explainer.split.grid)
+    explained: dict[str, list[tuple[Counterfactual, Evidence]]] = {}
+    for name in methods:
+        found = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)
+        explained[name] = [(cf, facts.evidence(task)) for task, cf in found]
+    right = encoded.logits.argmax(1).numpy() == data.labels()
+    return DemoResult(model, float(right.mean()), len(data), explained)
 
 
 def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
@@ -211,12 +180,12 @@ def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
     return table
 
 
-def _choose_queries(right: list[bool], labels: list[int], count: int, seed: int) -> list[int]:
-    """Return images the model gets right, species taking turns."""
-    rng = np.random.default_rng(seed)
-    by_class: dict[int, list[int]] = {}
-    for index in rng.permutation(len(right)).tolist():
-        if right[index]:
-            by_class.setdefault(labels[index], []).append(index)
-    rounds = [[members[k] for members in by_class.values() if k < len(members)] for k in range(len(right))]
-    return [index for turn in rounds for index in turn][:count]
+def _take_turns(tasks: Sequence[Task], data: Aviary, count: int, seed: int) -> list[Task]:
+    """Return some of the tasks, drawn at random, species taking turns."""
+    known = {task.query: task for task in tasks}
+    by_class: dict[int, list[Task]] = {}
+    for index in np.random.default_rng(seed).permutation(len(data)).tolist():
+        if index in known:
+            by_class.setdefault(data.label(index), []).append(known[index])
+    turns = itertools.zip_longest(*by_class.values())
+    return [task for turn in turns for task in turn if task is not None][:count]

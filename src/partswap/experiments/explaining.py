@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from partswap.counterfactual import Counterfactual
 from partswap.data.base import Dataset
@@ -73,14 +76,21 @@ class Tasks:
 
 
 def plan_tasks(
-    encodings: Encodings, *, distractors: int = 20, seed: int = 0, targets: Mapping[int, int] | None = None
+    logits: Tensor,
+    labels: NDArray[np.int64],
+    *,
+    distractors: int = 20,
+    seed: int = 0,
+    targets: Mapping[int, int] | None = None,
 ) -> Tasks:
     """Return what to explain: every image the model gets right, towards the class it is most confused with.
 
     Parameters
     ----------
-    encodings : Encodings
-        Of the evaluated split.
+    logits : Tensor
+        ``(n, classes)`` over the evaluated split.
+    labels : numpy.ndarray
+        ``(n,)``.
     distractors : int
         How many to draw, if there are so many that the model gets right.
     seed : int
@@ -88,9 +98,9 @@ def plan_tasks(
     targets : Mapping[int, int], optional
         Class to class; by default from the confusion matrix.
     """
-    labels = torch.from_numpy(encodings.data.labels())
-    right = encodings.logits.argmax(1) == labels
-    targets = targets if targets is not None else confused_classes(encodings.logits, labels)
+    truth = torch.from_numpy(labels)
+    right = logits.argmax(1) == truth
+    targets = targets if targets is not None else confused_classes(logits, truth)
     # Who is right is found once: looking through all logits again for every query is quadratic.
     donors_of: dict[int, list[int]] = {}
     for index in right.nonzero().flatten().tolist():
@@ -115,7 +125,7 @@ def plan_tasks(
 
 def explain_tasks(
     explainer: Explainer,
-    encodings: Encodings,
+    encodings: Encodings | Encoded,
     tasks: Sequence[Task],
     method: Method,
     *,

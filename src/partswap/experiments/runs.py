@@ -93,7 +93,8 @@ def open_run_setting(config: RunConfig, track: Track = no_progress) -> Setting:
 def _plan(config: RunConfig, setting: Setting) -> tuple[Tasks, dict[str, Any]]:
     """Return what to explain, and what is left out and why."""
     targets = None if config.selection == "confusion" else _by_attributes(setting.data)
-    every = plan_tasks(setting.encodings, distractors=config.distractors, seed=config.seed, targets=targets)
+    logits, labels = setting.encodings.logits, setting.data.labels()
+    every = plan_tasks(logits, labels, distractors=config.distractors, seed=config.seed, targets=targets)
     images = len(setting.data)
     skipped = {
         "unreadable_images": len(setting.data.skipped),

@@ -343,7 +343,8 @@ def _prepare(
     chosen = setting.explainer.resolve_method(method)
     if chosen.wants_parts:
         raise SettingError(f"{chosen!r} wants annotated parts, which move with the image.", "Check another method.")
-    return chosen, plan_tasks(setting.encodings, distractors=distractors, seed=seed).first(queries, seed=seed).tasks
+    planned = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=distractors, seed=seed)
+    return chosen, planned.first(queries, seed=seed).tasks
 
 
 def _query_cells(explainer: Explainer, query: Encoded, donors: Encoded, target: int) -> list[int]:

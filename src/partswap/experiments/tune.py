@@ -125,7 +125,8 @@ def tune(
         raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
     if not setting.data.parts:
         raise SettingError("this data set has no keypoints to tune by.", "Use the values of a similar one.")
-    tasks = plan_tasks(setting.encodings, distractors=distractors, seed=seed).first(queries, seed=seed)
+    planned = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=distractors, seed=seed)
+    tasks = planned.first(queries, seed=seed)
     points = []
     for tau in taus:
         for lam in lambdas:
