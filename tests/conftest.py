@@ -54,6 +54,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
         distractors=2,
         queries=11,
         shard=1,
+        precision="float32",
         cache=folder / "cache",
         out=folder / "whole",
         workers=1,

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from partswap.cli import app
 from partswap.cli_paper import TABLES
+from partswap.errors import SettingError
 from partswap.experiments.config import RunConfig
 from partswap.experiments.paper import temperature
 from partswap.experiments.paper.lab import PAPER, Lab
@@ -67,6 +68,14 @@ def test_a_table_is_printed_and_saved(name, folder, monkeypatch):
         assert (folder / f"{figure}.svg").read_text().startswith("<?xml")
     # The paper's numbers are for other birds.
     assert not any("/" in word or word in ("318.8", "59.6") for row in rows[1:] for word in row[-1:])
+
+
+def test_a_table_about_the_semantic_term_needs_an_auxiliary(tmp_path):
+    command = ["paper", "sota", "--data", "aviary", "--model", "aviary:vgg", "--option", "per_class=1"]
+    refused = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
+    assert isinstance(refused.exception, SettingError)
+    assert "Pass an auxiliary: --auxiliary NAME" in str(refused.exception)
+    assert not list(tmp_path.iterdir())  # before any row was made
 
 
 def test_the_numbers_of_a_table_are_those_of_its_runs(folder):

@@ -213,6 +213,8 @@ def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
         open_setting("folder", tmp_path, "aviary:vgg", split="all")
     weights = str(tmp_path / "weights.safetensors")
     save_file(load_model("timm:test_resnet", classes=40).state_dict(), weights)
+    with pytest.raises(SettingError, match="timm:test_resnet has no weights"):
+        open_setting("folder", tmp_path, "timm:test_resnet", split="all")
     zoo = open_setting("folder", tmp_path, "timm:test_resnet", weights=weights, split="all")
     assert list(zoo.classifier.classes)[3] == birds.classes[7]  # it knows no names of its own
 

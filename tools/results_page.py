@@ -11,8 +11,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from PIL import Image
-
 #: Tables of the second script by model, in the order of the page.
 TABLES = {
     "vgg16": ["sota", "components", "foreground", "temperature", "hard-soft", "selection", "prefilter"],
@@ -24,7 +22,10 @@ PAGE = Path(__file__).with_suffix(".md").read_text()
 
 def main(out: Path) -> None:
     """Read the folder, write the page."""
-    times = {name: int(seconds) for name, seconds in (line.split() for line in (out / "times.txt").open())}
+    # A step that was resumed has several lines; the last one of all is from the very beginning.
+    times: dict[str, int] = {}
+    for name, seconds in (line.split() for line in (out / "times.txt").open()):
+        times[name] = int(seconds) + (0 if name == "all" else times.get(name, 0))
     about = {
         name: json.loads((out / name / "model.json").read_text())["record"] for name in ("vgg16", "resnet50", "parts")
     }
@@ -57,10 +58,6 @@ def main(out: Path) -> None:
             _copy(out / f"tables-{model}" / f"{name}.csv", DOCS / f"{name}-{model}.csv")
     for figure in figures:
         _copy(out / "tables-vgg16" / f"{figure}.svg", DOCS / f"{figure}.svg")
-    for name, source in (("imagenet", "imagenet_resnet50_v1"), ("classifier", "classifier")):
-        picture = Image.open(out / "auxiliary" / f"clusters-{source}.png").convert("RGB")
-        picture.thumbnail((1000, 1000))
-        picture.save(DOCS / f"clusters-{name}.jpg", quality=82)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -12,7 +12,9 @@ from rich.text import Text
 
 from partswap import cli_check, cli_data, cli_paper, cli_run, cli_train
 from partswap._version import __version__
-from partswap.errors import PartswapError, SettingError
+from partswap.cli_options import Layer, Model, Weights
+from partswap.errors import PartswapError
+from partswap.options import AUXILIARY_HELP
 
 app = typer.Typer(
     name="partswap",
@@ -92,7 +94,10 @@ def demo(
 @app.command()
 def layers(
     model: Annotated[
-        str, typer.Argument(help="Folder of a trained classifier, aviary:vgg, or a torchvision or timm name.")
+        str,
+        typer.Argument(
+            help="Folder of a trained classifier, aviary:vgg, aviary:resnet, or a torchvision or timm name."
+        ),
     ],
 ) -> None:
     """List where a model can be cut, with the grid each place gives."""
@@ -108,14 +113,11 @@ def layers(
 def explain(
     query: Annotated[Path, typer.Argument(help="The image to explain.")],
     distractors: Annotated[list[Path], typer.Argument(help="Images of the other class, or folders of them.")],
-    model: Annotated[
-        str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a torchvision or timm name.")
-    ],
-    weights: Annotated[str | None, typer.Option(help="Path to its weights, or 'default' for official ones.")] = None,
-    layer: Annotated[str | None, typer.Option(help="Where to cut it (see partswap layers).")] = None,
+    model: Model,
+    weights: Weights = None,
+    layer: Layer = None,
     auxiliary: Annotated[
-        str | None,
-        typer.Option(help="Who says which cells show the same part: NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER."),
+        str | None, typer.Option(help=f"Who says which cells show the same part: {AUXILIARY_HELP}")
     ] = None,
     auxiliary_weights: Annotated[
         str | None, typer.Option(help="Path to its weights; the official ones are downloaded if not given.")
@@ -134,8 +136,6 @@ def explain(
     """Explain one image."""
     from partswap.experiments.one import explain_files
 
-    if weights is None and not model.startswith("aviary:") and not Path(model).is_dir():
-        raise SettingError(f"{model} has no weights.", "Pass --weights PATH, or --weights default for official ones.")
     cf = explain_files(
         query,
         distractors,

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from partswap.cli_paper import Layer, Model, Seed, SplitOption, Weights
-from partswap.cli_train import (
+from partswap.cli_options import (
+    AuxiliaryOption,
     Cache,
     Data,
     DataOptions,
     DataPath,
+    Distractors,
+    Layer,
+    Model,
     PrecisionOption,
+    Seed,
+    SplitOption,
     Threads,
-    resolve_precision,
+    Weights,
     say_skipped,
     use_threads,
 )
@@ -29,10 +34,8 @@ if TYPE_CHECKING:
 check_app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
 console = Console()
 
-AuxiliaryOption = Annotated[str | None, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")]
-MethodOption = Annotated[str, typer.Option(help="Method to check.")]
+MethodOption = Annotated[str, typer.Option(help="Method to check: goyal, paper, partswap, scout, hard.")]
 Queries = Annotated[int, typer.Option(help="How many images to explain, drawn at random.")]
-Distractors = Annotated[int, typer.Option(help="How many images to take regions from.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to write the table to, as Markdown and CSV.")]
 
 
@@ -121,7 +124,7 @@ def _setting(
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache, track=bars,
         auxiliary=AuxiliaryChoice.parse(auxiliary) if auxiliary else None,
-        precision=resolve_precision(precision), **options,
+        precision=precision, **options,
     )  # fmt: skip
     say_skipped(options, setting.data)
     return setting

@@ -9,17 +9,30 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from partswap.cli_train import Cache, Data, DataOptions, DataPath, PrecisionOption, resolve_precision
-from partswap.options import parse_options
+from partswap.cli_options import (
+    Cache,
+    Data,
+    DataOptions,
+    DataPath,
+    Distractors,
+    Layer,
+    Model,
+    PrecisionOption,
+    Seed,
+    SplitOption,
+    Weights,
+    resolve_precision,
+    say_skipped,
+)
+from partswap.options import AUXILIARY_HELP, parse_options
 
 paper_app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 console = Console()
 
-Model = Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")]
-Weights = Annotated[str | None, typer.Option(help="Weights of a zoo model.")]
-Layer = Annotated[str | None, typer.Option(help="Where to cut the classifier.")]
-SplitOption = Annotated[str, typer.Option(help="Images to explain.")]
-Seed = Annotated[int, typer.Option(help="For everything random.")]
+Auxiliaries = Annotated[
+    list[str] | None,
+    typer.Option(help=f"{AUXILIARY_HELP} The table 'auxiliary' has a row for each; the others use the first."),
+]
 
 #: Every table with what it shows; `partswap.experiments.paper` has one file for each.
 TABLES = {
@@ -41,15 +54,13 @@ def _command(name: str) -> Callable[..., None]:
     def command(
         data: Data,
         model: Model,
-        auxiliary: Annotated[
-            list[str] | None, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; the first is used.")
-        ] = None,
+        auxiliary: Auxiliaries = None,
         path: DataPath = None,
         option: DataOptions = None,
         split: SplitOption = "test",
         weights: Weights = None,
         layer: Layer = None,
-        distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 20,
+        distractors: Distractors = 20,
         queries: Annotated[int | None, typer.Option(help="Explain only so many images, drawn at random.")] = None,
         out: Annotated[Path, typer.Option(help="Folder for the table and figures.")] = Path("out/paper"),
         runs: Annotated[
@@ -61,17 +72,19 @@ def _command(name: str) -> Callable[..., None]:
         seed: Seed = 0,
     ) -> None:
         from partswap.experiments.config import RunConfig
-        from partswap.experiments.paper.lab import PAPER, Lab
+        from partswap.experiments.paper.lab import Lab, make_table
         from partswap.experiments.setting import AuxiliaryChoice
         from partswap.progress import bars
 
+        options = parse_options(option)
         config = RunConfig(
-            data=data, path=path, options=parse_options(option), split=split, model=model, weights=weights, layer=layer,
+            data=data, path=path, options=options, split=split, model=model, weights=weights, layer=layer,
             auxiliary=auxiliary[0] if auxiliary else None, distractors=distractors, queries=queries, seed=seed,
             precision=resolve_precision(precision), cache=cache, workers=workers,
         )  # fmt: skip
         lab = Lab(config, runs or out / "runs", [AuxiliaryChoice.parse(text) for text in auxiliary or ()], bars)
-        result = PAPER.get(name)(lab)
+        say_skipped(options, lab.setting.data)
+        result = make_table(name, lab)
         console.print(result.table.rich())
         for saved in result.save(out, name):
             console.print(f"saved {saved}", markup=False, highlight=False, soft_wrap=True)

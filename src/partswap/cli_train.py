@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from partswap.cli_options import (
+    Cache,
+    Data,
+    DataOptions,
+    DataPath,
+    Distractors,
+    Layer,
+    Model,
+    PrecisionOption,
+    Seed,
+    SplitOption,
+    Threads,
+    Weights,
+    resolve_precision,
+    say_skipped,
+    use_threads,
+)
 from partswap.errors import SettingError
-from partswap.options import parse_options
-
-if TYPE_CHECKING:
-    from partswap.data.base import Dataset
+from partswap.options import AUXILIARY_HELP, parse_options
 
 train_app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
 console = Console()
 
-Data = Annotated[str, typer.Option(help="Data set: cub, dogs, inaturalist, folder, aviary.")]
-DataPath = Annotated[Path | None, typer.Option("--path", help="Its folder.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder for features; default: $PARTSWAP_CACHE, or your cache.")]
-PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, or auto: what this machine is fast at.")]
 Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
 Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
 ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
-DataOptions = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="NAME=VALUE for the data set (supercategory=Birds); repeat for more."),
-]
-Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
 
 
 @train_app.command("classifier")
@@ -39,7 +43,9 @@ def classifier(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
     path: DataPath = None,
     option: DataOptions = None,
-    arch: Annotated[str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any timm name.")] = "vgg16",
+    arch: Annotated[
+        str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any torchvision or timm name.")
+    ] = "vgg16",
     start: Start = "default",
     freeze: Freeze = None,
     views: ViewsOption = 4,
@@ -63,7 +69,7 @@ def classifier(
     test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
     precision: PrecisionOption = "auto",
     cache: Cache = None,
-    seed: Annotated[int, typer.Option(help="For everything random.")] = 0,
+    seed: Seed = 0,
     processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
     threads: Threads = None,
 ) -> None:
@@ -97,7 +103,9 @@ def parts(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
     path: DataPath = None,
     option: DataOptions = None,
-    arch: Annotated[str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any timm name.")] = "resnet50",
+    arch: Annotated[
+        str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any torchvision or timm name.")
+    ] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
     start: Start = "default",
     freeze: Freeze = None,
@@ -115,7 +123,7 @@ def parts(
     test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
     precision: PrecisionOption = "auto",
     cache: Cache = None,
-    seed: Annotated[int, typer.Option(help="For everything random.")] = 0,
+    seed: Seed = 0,
     threads: Threads = None,
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
@@ -136,24 +144,28 @@ def parts(
 
 def tune(
     data: Data,
-    model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
-    auxiliary: Annotated[str, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")],
+    model: Model,
+    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
     path: DataPath = None,
     option: DataOptions = None,
     split: Annotated[
         str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
     ] = "train",
-    weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
-    layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
+    weights: Weights = None,
+    layer: Layer = None,
     method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
     queries: Annotated[int, typer.Option(help="How many images to explain with each pair.")] = 100,
-    distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 20,
-    lam: Annotated[list[float] | None, typer.Option(help="Weights to try; repeat the flag.")] = None,
-    tau: Annotated[list[float] | None, typer.Option(help="Temperatures to try; repeat the flag.")] = None,
+    distractors: Distractors = 20,
+    lam: Annotated[
+        list[float] | None, typer.Option(help="Weights to try; repeat the flag. Default 0, 0.1, 0.2, 0.4, 0.8.")
+    ] = None,
+    tau: Annotated[
+        list[float] | None, typer.Option(help="Temperatures to try; repeat the flag. Default 0.03, 0.1, 0.3.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
     precision: PrecisionOption = "auto",
     cache: Cache = None,
-    seed: Annotated[int, typer.Option(help="For the choice of images.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
     from partswap.experiments.setting import AuxiliaryChoice, open_setting
@@ -165,7 +177,7 @@ def tune(
     options = parse_options(option)
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
-        cache=cache, precision=resolve_precision(precision), track=bars, **options,
+        cache=cache, precision=precision, track=bars, **options,
     )  # fmt: skip
     say_skipped(options, setting.data)
     tuning = run(setting, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
@@ -179,15 +191,13 @@ def tune(
 
 def encode(
     data: Data,
-    model: Annotated[str, typer.Option(help="Folder of a trained classifier, aviary:vgg, or a zoo name.")],
-    auxiliary: Annotated[
-        list[str] | None, typer.Option(help="NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER; repeat.")
-    ] = None,
+    model: Model,
+    auxiliary: Annotated[list[str] | None, typer.Option(help=f"{AUXILIARY_HELP} Repeat for more.")] = None,
     path: DataPath = None,
     option: DataOptions = None,
-    split: Annotated[str, typer.Option(help="Which images.")] = "test",
-    weights: Annotated[str | None, typer.Option(help="Weights of a zoo model.")] = None,
-    layer: Annotated[str | None, typer.Option(help="Where to cut the classifier.")] = None,
+    split: SplitOption = "test",
+    weights: Weights = None,
+    layer: Layer = None,
     precision: PrecisionOption = "auto",
     cache: Cache = None,
 ) -> None:
@@ -198,27 +208,13 @@ def encode(
     options = parse_options(option)
     setting = open_setting(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache,
-        precision=resolve_precision(precision), track=bars, **options,
+        precision=precision, track=bars, **options,
     )  # fmt: skip
     say_skipped(options, setting.data)
     grids = setting.encodings.grids
     for text in auxiliary or ():
         grids = setting.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
     console.print(f"{len(grids)} images of {data} {split}, grid {setting.explainer.split.grid}", highlight=False)
-
-
-def say_skipped(options: Mapping[str, Any], *sets: Dataset) -> None:
-    """Print how many images cannot be read, if they were to be left out."""
-    for data in sets if options.get("skip_bad") else ():
-        count = len(data.skipped)
-        console.print(f"{data.split}: {count} of {count + len(data)} images left out, unreadable", highlight=False)
-
-
-def resolve_precision(precision: str) -> str:
-    """Return what ``auto`` means on this machine."""
-    from partswap.models.precision import fast_precision
-
-    return fast_precision() if precision == "auto" else precision
 
 
 def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
@@ -230,11 +226,3 @@ def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
         except ValueError as error:
             raise SettingError(f"the learning rate is {lr!r}.", "Give a number, or auto.") from error
     return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]
-
-
-def use_threads(threads: int | None) -> None:
-    """Tell torch how many threads to use, if told."""
-    import torch
-
-    if threads is not None:
-        torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""``NAME=VALUE`` as one writes it on the command line."""
+"""``NAME=VALUE`` as one writes it on the command line, and help texts of options that are described in two places."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from partswap.errors import SettingError
+
+MODEL_HELP = "Folder of a trained classifier, aviary:vgg, aviary:resnet, or a torchvision or timm name with --weights."
+AUXILIARY_HELP = "NAME, NAME@LAYER, NAME=WEIGHTS or NAME=WEIGHTS@LAYER."
 
 WORDS: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False, "null": None, "none": None}
 WHOLE = re.compile(r"[-+]?\d+")

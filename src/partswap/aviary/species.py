@@ -93,10 +93,6 @@ class Species:
     plan: BodyPlan
     attributes: Mapping[str, str]
 
-    def part_attributes(self, part: str) -> dict[str, str]:
-        """Return the attributes of one part."""
-        return {a: v for a, v in self.attributes.items() if ATTRIBUTE_PARTS[a] == part}
-
 
 @dataclass(frozen=True)
 class _Family:

@@ -22,7 +22,7 @@ from partswap.experiments.tables import Cell, ResultTable
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.metrics import METRICS
-from partswap.metrics.bootstrap import resampled
+from partswap.metrics.bootstrap import TAILS, resampled
 from partswap.models.checkpoints import preprocess_from
 from partswap.progress import Track, no_progress
 
@@ -179,9 +179,9 @@ def compare_runs(
 
 
 def paired_bootstrap(
-    first: NDArray[np.float64], second: NDArray[np.float64], *, samples: int = 2000, seed: int = 0, level: float = 0.95
+    first: NDArray[np.float64], second: NDArray[np.float64], *, samples: int = 2000, seed: int = 0
 ) -> tuple[float, float] | None:
-    """Return the interval of the difference of two ratios whose parts come from the same images.
+    """Return the 95 % interval of the difference of two ratios whose parts come from the same images.
 
     Parameters
     ----------
@@ -189,8 +189,6 @@ def paired_bootstrap(
         ``(images, 2)``: the sum of an image's scores, and how many there are.
     samples, seed : int
         How many resamples of the images, and of which kind.
-    level : float
-        How sure to be.
 
     Returns
     -------
@@ -203,7 +201,7 @@ def paired_bootstrap(
     changes = changes[~np.isnan(changes)]
     if len(changes) < max(1, samples // 2):
         return None
-    low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(changes, TAILS)
     return float(low), float(high)
 
 

@@ -11,10 +11,13 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from partswap.errors import SettingError, suggest
+from partswap.options import AUXILIARY_HELP, MODEL_HELP
 
 if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
     from partswap.search import Method
+
+REQUIRED = " Required, here or in the file."
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,17 @@ class RunConfig:
     0.1
     """
 
-    data: Annotated[str, About("Data set: cub, dogs, inaturalist, folder, aviary.")]
+    data: Annotated[str, About(f"Data set: cub, dogs, inaturalist, folder, aviary.{REQUIRED}")]
     # Where files lie does not matter, what is in them does: data and weights are compared by their fingerprints.
     path: Annotated[Path | None, About("Its folder.", matters=False)] = None
-    split: Annotated[str, About("Images to explain.")] = "test"
+    split: Annotated[str, About("Images to explain: a split of the data set (see partswap data list).")] = "test"
     options: Annotated[Mapping[str, Any], About("NAME=VALUE for the data set; repeat for more.", flag="--option")] = (
         field(default_factory=dict)
     )
-    model: Annotated[str, About("Folder of a trained classifier, aviary:vgg, or a zoo name.", matters=False)]
-    weights: Annotated[str | None, About("Weights of a zoo model.", matters=False)] = None
-    layer: Annotated[str | None, About("Where to cut the classifier.")] = None
-    auxiliary: Annotated[str | None, About("NAME, NAME=WEIGHTS or NAME=WEIGHTS@LAYER.")] = None
+    model: Annotated[str, About(MODEL_HELP + REQUIRED, matters=False)]
+    weights: Annotated[str | None, About("Its weights: a file, or 'default' for official ones.", matters=False)] = None
+    layer: Annotated[str | None, About("Where to cut it (see partswap layers).")] = None
+    auxiliary: Annotated[str | None, About(AUXILIARY_HELP)] = None
     tau: Annotated[float | None, About("Temperature of the auxiliary, if not its own.")] = None
     methods: Annotated[
         tuple[str, ...], About("Method: goyal, paper, partswap, scout, hard; repeat.", flag="--method")
@@ -71,10 +74,12 @@ class RunConfig:
     selection: Annotated[str, About("Which class to explain towards: confusion or attributes.")] = "confusion"
     queries: Annotated[int | None, About("Explain only so many images, drawn at random.")] = None
     seed: Annotated[int, About("For everything random.")] = 0
-    precision: Annotated[str, About("Of features: float32, bfloat16, or auto.")] = "float32"
+    precision: Annotated[str, About("Of features: float32, bfloat16, or auto, what this machine is fast at.")] = "auto"
     device: Annotated[str, About("Where networks compute: cpu, cuda, mps, or auto.")] = "cpu"
     shard: Annotated[int, About("Explanations per file.")] = 20
-    cache: Annotated[Path | None, About("Folder for features.", matters=False)] = None
+    cache: Annotated[
+        Path | None, About("Folder for features; default: $PARTSWAP_CACHE, or your cache.", matters=False)
+    ] = None
     out: Annotated[Path, About("Folder of the run.", matters=False)] = Path("out/run")
     workers: Annotated[int | None, About("Processes; one per core if not given.", matters=False)] = None
     on: Annotated[str, About("Where: local or ray.", matters=False)] = "local"

@@ -11,12 +11,13 @@ from typing import Any
 from partswap import aviary
 from partswap.data.base import Dataset, open_dataset
 from partswap.data.features import Encodings, encode_dataset
-from partswap.errors import DataError, ShapeError
+from partswap.errors import DataError, SettingError, ShapeError
 from partswap.experiments.explaining import Facts
 from partswap.explainer import Explainer
 from partswap.models import shipped
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.checkpoints import Classifier, load_classifier
+from partswap.models.precision import fast_precision
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
@@ -128,6 +129,11 @@ def open_classifier(model: str, weights: str | None = None) -> Classifier:
         return Classifier(shipped.load(model.removeprefix("aviary:")), model, names, shipped.PREPROCESS)
     if Path(model).is_dir():
         return load_classifier(model)
+    if weights is None:  # a network that knows nothing is for tests of the library only
+        raise SettingError(
+            f"{model} has no weights.",
+            "Pass --weights FILE, or --weights default for official ones; or name the folder of a trained classifier.",
+        )
     network = load_model(model, weights=weights)
     width = int(network(_probe(network)).shape[1])
     return Classifier(network, model, _numbered(width), preprocess_for(network))
@@ -158,7 +164,9 @@ def open_setting(
         )
     _check_names(classifier.classes, opened.classes)
     classifier.model.to(device)
-    return Setting(opened, replace(classifier, classes=list(opened.classes)), layer, auxiliary, cache, precision, track)
+    classifier = replace(classifier, classes=list(opened.classes))
+    precision = fast_precision() if precision == "auto" else precision
+    return Setting(opened, classifier, layer, auxiliary, cache, precision, track)
 
 
 def _check_names(known: Sequence[str], found: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from partswap.data.aviary import Aviary
 from partswap.errors import SettingError
+from partswap.models.precision import autocast, fast_precision
 from partswap.models.shipped import STANDARDISE, build, normalise
 from partswap.models.small import SmallResNet, SmallVGG
 
@@ -78,14 +79,6 @@ def _batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tens
     yield from order[: count - count % size].split(size)
 
 
-def _mixed_precision() -> torch.autocast:
-    """Halve the time where the processor has bfloat16 arithmetic; elsewhere it would only be slower."""
-    capabilities: dict[str, bool] = getattr(
-        torch.cpu, "get_capabilities", dict
-    )()  # older versions of torch do not tell
-    return torch.autocast("cpu", torch.bfloat16, enabled=bool(capabilities.get("avx512_bf16")))
-
-
 def _progress() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console)
@@ -120,7 +113,7 @@ def _fit_classifier(
                 batch_pixels = _shifted(batch_pixels, generator)
                 gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
                 x = normalise(batch_pixels).mul_(gain)
-                with _mixed_precision():
+                with autocast(fast_precision()):
                     grid = model.features(x)
                     logits, guess = model.classify(grid).float(), coach(grid.mean((2, 3))).float()
                 loss = F.cross_entropy(logits, targets[chosen], label_smoothing=0.05)
@@ -215,7 +208,7 @@ def _fit_auxiliary(model: nn.Module, pixels: NDArray[np.uint8], epochs: int, see
                 maps = [_random_affine(len(x), generator) for _ in range(2)]
                 views = [_recolour(_warp(x, m), generator) for m in maps]
                 both = torch.cat(views).sub(STANDARDISE[0]).div(STANDARDISE[1])
-                with _mixed_precision():
+                with autocast(fast_precision()):
                     grids = model(both.contiguous(memory_format=torch.channels_last)).float()
                 contrast, cluster = _auxiliary_losses(grids, maps, prototypes, generator)
                 # Prototypes only mean something once cells do.

@@ -31,30 +31,28 @@ class HeadPlan:
         From grids to logits; it is used in eval mode and left as it is. If its weights change, make another plan.
     grid : GridShape
         The grids' cells.
-    dense : bool
-        Do not look for a cheaper way than the whole head.
     """
 
     # What is laid out here takes part in backward passes later, which tensors made in inference mode may not.
     @torch.inference_mode(False)
     @torch.no_grad()
-    def __init__(self, head: nn.Module, grid: GridShape, *, dense: bool = False) -> None:
+    def __init__(self, head: nn.Module, grid: GridShape) -> None:
         # A second tree of modules around the same weights: in eval mode, and nothing works in place.
         busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
         self.head = mirror(head) if busy else head
         self._faithful = mirror(head, in_place=True) if busy else head
         self.grid = grid
-        self.structure: Structure | None = None if dense else understand(self.head, grid)
+        self.structure: Structure | None = understand(self.head, grid)
         self.layer: FirstLayer | None = None
         self.kind = "dense"
-        self._checked = dense
+        self._checked = False
         self._measured: dict[tuple[object, ...], Any] = {}
         if self.structure is not None and self.structure.collapse == "flatten":
             self.layer = first_layer(self.structure, grid.cells)
             self.kind = "flattened" if self.layer is not None else "dense"
         elif self.structure is not None:
             self.kind = "convolutional" if self.structure.operations else "pooled"
-        if self.kind == "dense" and not dense:
+        if self.kind == "dense":
             self.head = trimmed(self.head)
 
     def evaluator(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:

@@ -19,6 +19,8 @@ from partswap.errors import SettingError
 RESAMPLES = 1000
 #: Draws held in memory at once.
 CHUNK = 2_000_000
+#: What a 95 % interval leaves out below and above.
+TAILS = (0.025, 0.975)
 
 Interval = tuple[float, float]
 
@@ -58,14 +60,11 @@ def interval(
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    level: float = 0.95,
 ) -> Interval | None:
-    """Return the percentile interval of the mean, None where fewer than two explanations say something."""
+    """Return the percentile interval of the mean (95 %), None where fewer than two explanations say something."""
     if len(np.atleast_1d(sums)) < 2:
         return None
-    low, high = np.nanquantile(
-        resampled(sums, counts, resamples=resamples, seed=seed), [(1 - level) / 2, (1 + level) / 2]
-    )
+    low, high = np.nanquantile(resampled(sums, counts, resamples=resamples, seed=seed), TAILS)
     return float(low), float(high)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
             state: Any = load_file(path)
         else:
-            with _plain_settings():
+            # A checkpoint may hold the trainer's command line: a plain record, which torch refuses unless told.
+            with torch.serialization.safe_globals([argparse.Namespace]):
                 state = torch.load(path, map_location="cpu", weights_only=True)
     except PermissionError:
         raise
@@ -41,12 +41,6 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             "Save a plain state dict: torch.save(model.state_dict(), path).",
         ) from error
     return _unwrapped(state, path.name)
-
-
-def _plain_settings() -> contextlib.AbstractContextManager[Any]:
-    """Let a checkpoint hold the trainer's command line: a plain record, which torch refuses unless told."""
-    allow = getattr(torch.serialization, "safe_globals", None)  # torch 2.5
-    return contextlib.nullcontext() if allow is None else allow([argparse.Namespace])
 
 
 def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:

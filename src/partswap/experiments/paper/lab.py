@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from partswap.data.base import digest
+from partswap.errors import SettingError
 from partswap.experiments.config import RunConfig
 from partswap.experiments.runs import Run, open_run_setting, run
 from partswap.experiments.setting import AuxiliaryChoice, Setting
@@ -152,6 +153,14 @@ def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
     if bounds is None:
         return factor * float(value)
     return Measured(factor * value, factor * bounds[0], factor * bounds[1], 1 if percent else None)
+
+
+def make_table(name: str, lab: Lab) -> Result:
+    """Make a table by name."""
+    table = PAPER.get(name)
+    if lab.config.auxiliary is None and name != "cost":
+        raise SettingError(f"the table {name} is about a semantic term.", "Pass an auxiliary: --auxiliary NAME.")
+    return table(lab)
 
 
 PaperTable = Callable[[Lab], Result]
