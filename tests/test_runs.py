@@ -29,7 +29,7 @@ from partswap.experiments.bundle import Bundle, FrozenNetwork, Shard, one_thread
 from partswap.experiments.compare import compare_runs, paired_bootstrap
 from partswap.experiments.explaining import Task, explain_tasks, plan_tasks
 from partswap.experiments.run_folder import begin, only_one
-from partswap.experiments.runs import _plan, open_run_setting, read_run, run
+from partswap.experiments.runs import open_run_setting, plan_run, read_run, run
 from partswap.experiments.workers import explain_here
 from partswap.grid import GridShape
 from partswap.store import write_json
@@ -255,7 +255,7 @@ def test_what_is_left_out_is_counted():
 
     setting = SimpleNamespace(data=Six(**vars(data), skipped=[("a.jpg", "is cut off")]), encodings=encodings)
     config = SimpleNamespace(distractors=5, seed=0, queries=None, selection="confusion")
-    tasks, skipped = _plan(config, setting)  # 0 is taken for 1, of which no image is right; 2 goes to 0
+    tasks, skipped = plan_run(config, setting)  # 0 is taken for 1, of which no image is right; 2 goes to 0
     assert [task.query for task in tasks.tasks] == [5]
     assert skipped == {
         "unreadable_images": 1,
@@ -266,10 +266,10 @@ def test_what_is_left_out_is_counted():
     }
     encodings.logits = nn.functional.one_hot((torch.from_numpy(labels) + 1) % 3, 3).float()
     with pytest.raises(PartswapError, match="nothing to explain"):
-        _plan(config, setting)
+        plan_run(config, setting)
     config.selection = "attributes"
     with pytest.raises(SettingError, match="no attributes"):
-        _plan(config, setting)
+        plan_run(config, setting)
 
 
 # -- several processes ----------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from partswap.search import Method
 from partswap.search.hard import Hard
 from partswap.store import read_json, write_json
 
-__all__ = ["Run", "metrics_table", "open_run_setting", "read_run", "run", "skipped_text"]
+__all__ = ["Run", "metrics_table", "open_run_setting", "plan_run", "read_run", "run", "skipped_text"]
 
 
 def run(config: RunConfig, *, setting: Setting | None = None, track: Track = no_progress) -> Run:
@@ -65,7 +65,7 @@ def run(config: RunConfig, *, setting: Setting | None = None, track: Track = no_
         setting = setting or open_run_setting(config, track)
         auxiliary = setting.explainer.auxiliary
         methods = config.build_methods(auxiliary.tau if auxiliary else None)
-        tasks, skipped = _plan(config, setting)
+        tasks, skipped = plan_run(config, setting)
         made = begin(config.out, _record(config, setting, methods, tasks, skipped))
         missing = made.missing()
         if missing:
@@ -90,7 +90,7 @@ def open_run_setting(config: RunConfig, track: Track = no_progress) -> Setting:
     )  # fmt: skip
 
 
-def _plan(config: RunConfig, setting: Setting) -> tuple[Tasks, dict[str, Any]]:
+def plan_run(config: RunConfig, setting: Setting) -> tuple[Tasks, dict[str, Any]]:
     """Return what to explain, and what is left out and why."""
     targets = None if config.selection == "confusion" else _by_attributes(setting.data)
     logits, labels = setting.encodings.logits, setting.data.labels()

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from partswap.data.base import digest
 from partswap.errors import SettingError
 from partswap.experiments.config import RunConfig
-from partswap.experiments.runs import Run, open_run_setting, run
+from partswap.experiments.runs import Run, open_run_setting, plan_run, run
 from partswap.experiments.setting import AuxiliaryChoice, Setting
 from partswap.experiments.tables import Cell, Measured, ResultTable
 from partswap.metrics import METRICS, Score
@@ -118,12 +118,15 @@ class Lab:
     def note(self, *, distractors: bool = True, cut: bool = True) -> str:
         """Return what every table says about its setting."""
         made = self.setting
-        images = f"{self.config.queries} images drawn from" if self.config.queries else "All eligible images of"
+        tasks, skipped = plan_run(self.config, made)
+        eligible = len(tasks) + skipped["not_drawn"]
+        drawn = f"{len(tasks)} images drawn from the {eligible}" if skipped["not_drawn"] else f"All {eligible}"
         auxiliary = f", auxiliary {replace(made.auxiliary, weights=None)}" if made.auxiliary else ""
         where = f" cut at {made.explainer.split.layer}" if cut else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
-            f"{images} {self.config.data} {self.config.split} ({len(made.data)}, {len(made.data.classes)} classes); "
+            f"{drawn} eligible images of {self.config.data} {self.config.split} ({len(made.data)} in all, "
+            f"{len(made.data.classes)} classes); "
             f"{made.classifier.architecture}{where}{auxiliary}{many}. "
             "± is half of the 95 % bootstrap interval."
         )
