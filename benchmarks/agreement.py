@@ -78,7 +78,6 @@ def agreement(bench: Bench, **settings: Any) -> dict[str, Any]:
     return {
         "explanations": len(pairs),
         "same_edits": sum(a.edits == b.edits for a, b in pairs) / len(pairs),
-        "no_more_edits": sum((b.flipped, -len(b.edits)) >= (a.flipped, -len(a.edits)) for a, b in pairs) / len(pairs),
         "exhaustive": bench.scores(every),
         "screened": bench.scores(some),
     }
@@ -95,7 +94,7 @@ def main() -> None:
     for name in options.only or CASES:
         settings, hidden, queries = CASES[name]
         bench = Bench(birds, trained_head(birds, hidden, options.cache), queries)
-        found = {"hidden": hidden, "accuracy": round(bench.accuracy, 4), **settings, **agreement(bench, **settings)}
+        found = {"hidden": hidden, "accuracy": round(bench.accuracy, 4), **agreement(bench, **settings)}
         print(json.dumps(found, indent=1))
         (RESULTS / f"agreement_{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
