@@ -168,7 +168,8 @@ def run_demo(
 
 def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
     """Return the comparison of methods as a table for the terminal."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    # Narrow enough for 80 columns.
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
     table.add_column("method", no_wrap=True)
     for name, which in COLUMNS:
         metric = METRICS.get(name)()
