@@ -89,13 +89,12 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     return FirstLayer(weight, per_cell, bias, fx.GraphModule(tail, graph).eval())
 
 
-def _laid_out(weight: Tensor, rows: int = 32) -> Tensor:
+def _laid_out(weight: Tensor, rows: int = 16) -> Tensor:
     """Return ``(hidden, d, cells)`` as a contiguous ``(cells, d, hidden)``; a few rows at a time stay in the cache."""
     hidden, d, cells = weight.shape
     out = weight.new_empty(cells, d, hidden)
     for start in range(0, hidden, rows):
-        part = weight[start : start + rows].flatten(1).T.contiguous().view(d, cells, -1)
-        out[:, :, start : start + rows] = part.transpose(0, 1)
+        out[:, :, start : start + rows] = weight[start : start + rows].permute(2, 1, 0)
     return out
 
 
