@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from partswap import cli_check, cli_data, cli_paper, cli_run, cli_train
+from partswap import cli_options as common
 from partswap._version import __version__
-from partswap.cli_options import Layer, Model, Weights
 from partswap.errors import PartswapError
 from partswap.options import AUXILIARY_HELP
 
@@ -113,9 +113,9 @@ def layers(
 def explain(
     query: Annotated[Path, typer.Argument(help="The image to explain.")],
     distractors: Annotated[list[Path], typer.Argument(help="Images of the other class, or folders of them.")],
-    model: Model,
-    weights: Weights = None,
-    layer: Layer = None,
+    model: common.Model,
+    weights: common.Weights = None,
+    layer: common.Layer = None,
     auxiliary: Annotated[
         str | None, typer.Option(help=f"Who says which cells show the same part: {AUXILIARY_HELP}")
     ] = None,

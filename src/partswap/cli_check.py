@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from partswap.cli_options import (
-    AuxiliaryOption,
-    Cache,
-    Data,
-    DataOptions,
-    DataPath,
-    Distractors,
-    Layer,
-    Model,
-    PrecisionOption,
-    Seed,
-    SplitOption,
-    Threads,
-    Weights,
-    say_skipped,
-    use_threads,
-)
+from partswap import cli_options as common
 from partswap.options import parse_options
 
 if TYPE_CHECKING:
@@ -41,29 +25,29 @@ Out = Annotated[Path | None, typer.Option(help="Folder to write the table to, as
 
 @check_app.command("sanity")
 def sanity(
-    data: Data,
-    model: Model,
-    path: DataPath = None,
-    option: DataOptions = None,
-    split: SplitOption = "test",
-    weights: Weights = None,
-    layer: Layer = None,
-    auxiliary: AuxiliaryOption = None,
+    data: common.Data,
+    model: common.Model,
+    path: common.DataPath = None,
+    option: common.DataOptions = None,
+    split: common.SplitOption = "test",
+    weights: common.Weights = None,
+    layer: common.Layer = None,
+    auxiliary: common.AuxiliaryOption = None,
     method: MethodOption = "partswap",
     which: Annotated[list[str] | None, typer.Option(help="Weights to randomise: head, all; repeat the flag.")] = None,
     queries: Queries = 100,
-    distractors: Distractors = 5,
+    distractors: common.Distractors = 5,
     out: Out = None,
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
-    seed: Seed = 0,
-    threads: Threads = None,
+    precision: common.PrecisionOption = "auto",
+    cache: common.Cache = None,
+    seed: common.Seed = 0,
+    threads: common.Threads = None,
 ) -> None:
     """Randomise the model's weights: explanations that do not change are not about the model."""
     from partswap.experiments.sanity import DEPTHS, check_sanity, sanity_table
     from partswap.progress import bars
 
-    use_threads(threads)
+    common.use_threads(threads)
     setting = _setting(data, path, model, split, weights, layer, auxiliary, cache, precision, option)
     rows = check_sanity(setting, method=method, which=which or DEPTHS, queries=queries, distractors=distractors,
                         seed=seed, track=bars)  # fmt: skip
@@ -72,29 +56,29 @@ def sanity(
 
 @check_app.command("stability")
 def stability(
-    data: Data,
-    model: Model,
-    path: DataPath = None,
-    option: DataOptions = None,
-    split: SplitOption = "test",
-    weights: Weights = None,
-    layer: Layer = None,
-    auxiliary: AuxiliaryOption = None,
+    data: common.Data,
+    model: common.Model,
+    path: common.DataPath = None,
+    option: common.DataOptions = None,
+    split: common.SplitOption = "test",
+    weights: common.Weights = None,
+    layer: common.Layer = None,
+    auxiliary: common.AuxiliaryOption = None,
     method: MethodOption = "partswap",
     pixels: Annotated[list[int] | None, typer.Option(help="Shifts to try; repeat the flag. Default 8.")] = None,
     queries: Queries = 100,
-    distractors: Distractors = 5,
+    distractors: common.Distractors = 5,
     out: Out = None,
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
-    seed: Seed = 0,
-    threads: Threads = None,
+    precision: common.PrecisionOption = "auto",
+    cache: common.Cache = None,
+    seed: common.Seed = 0,
+    threads: common.Threads = None,
 ) -> None:
     """Shift the queries by some pixels: explanations should stay where they were."""
     from partswap.experiments.sanity import check_stability, stability_table
     from partswap.progress import bars
 
-    use_threads(threads)
+    common.use_threads(threads)
     setting = _setting(data, path, model, split, weights, layer, auxiliary, cache, precision, option)
     rows = [
         check_stability(
@@ -126,7 +110,7 @@ def _setting(
         auxiliary=AuxiliaryChoice.parse(auxiliary) if auxiliary else None,
         precision=precision, **options,
     )  # fmt: skip
-    say_skipped(options, setting.data)
+    common.say_skipped(options, setting.data)
     return setting
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from partswap import cli_options as common
 from partswap.errors import SettingError
 from partswap.options import parse_options
 
@@ -21,10 +22,6 @@ SHOWN = 10
 
 Name = Annotated[str, typer.Argument(help="cub, dogs, inaturalist, folder or aviary.")]
 Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has none).")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="NAME=VALUE for the data set (supercategory=Birds); repeat for more."),
-]
 
 
 @data_app.command("list")
@@ -48,7 +45,7 @@ def check(
     path: Where = None,
     split: Annotated[str | None, typer.Option(help="One split; all if not given.")] = None,
     workers: Annotated[int, typer.Option(help="Threads that read images.")] = 4,
-    option: Options = None,
+    option: common.DataOptions = None,
 ) -> None:
     """Read everything and say all that is wrong; exit code 1 if anything is."""
     from partswap.data.check import check_dataset
@@ -104,7 +101,7 @@ def show(
     count: Annotated[int, typer.Option(help="How many.")] = 40,
     columns: Annotated[int, typer.Option(help="How many side by side.")] = 8,
     seed: Annotated[int, typer.Option(help="Which images, at random.")] = 0,
-    option: Options = None,
+    option: common.DataOptions = None,
 ) -> None:
     """Draw a contact sheet with keypoints, masks and class names."""
     from partswap.data import open_dataset

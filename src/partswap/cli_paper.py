@@ -9,21 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from partswap.cli_options import (
-    Cache,
-    Data,
-    DataOptions,
-    DataPath,
-    Distractors,
-    Layer,
-    Model,
-    PrecisionOption,
-    Seed,
-    SplitOption,
-    Weights,
-    resolve_precision,
-    say_skipped,
-)
+from partswap import cli_options as common
 from partswap.options import AUXILIARY_HELP, parse_options
 
 paper_app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
@@ -52,24 +38,24 @@ TABLES = {
 
 def _command(name: str) -> Callable[..., None]:
     def command(
-        data: Data,
-        model: Model,
+        data: common.Data,
+        model: common.Model,
         auxiliary: Auxiliaries = None,
-        path: DataPath = None,
-        option: DataOptions = None,
-        split: SplitOption = "test",
-        weights: Weights = None,
-        layer: Layer = None,
-        distractors: Distractors = 20,
+        path: common.DataPath = None,
+        option: common.DataOptions = None,
+        split: common.SplitOption = "test",
+        weights: common.Weights = None,
+        layer: common.Layer = None,
+        distractors: common.Distractors = 20,
         queries: Annotated[int | None, typer.Option(help="Explain only so many images, drawn at random.")] = None,
         out: Annotated[Path, typer.Option(help="Folder for the table and figures.")] = Path("out/paper"),
         runs: Annotated[
             Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")
         ] = None,
         workers: Annotated[int | None, typer.Option(help="Processes; one per core if not given.")] = None,
-        precision: PrecisionOption = "auto",
-        cache: Cache = None,
-        seed: Seed = 0,
+        precision: common.PrecisionOption = "auto",
+        cache: common.Cache = None,
+        seed: common.Seed = 0,
     ) -> None:
         from partswap.experiments.config import RunConfig
         from partswap.experiments.paper.lab import Lab, make_table
@@ -80,10 +66,10 @@ def _command(name: str) -> Callable[..., None]:
         config = RunConfig(
             data=data, path=path, options=options, split=split, model=model, weights=weights, layer=layer,
             auxiliary=auxiliary[0] if auxiliary else None, distractors=distractors, queries=queries, seed=seed,
-            precision=resolve_precision(precision), cache=cache, workers=workers,
+            precision=common.resolve_precision(precision), cache=cache, workers=workers,
         )  # fmt: skip
         lab = Lab(config, runs or out / "runs", [AuxiliaryChoice.parse(text) for text in auxiliary or ()], bars)
-        say_skipped(options, lab.setting.data)
+        common.say_skipped(options, lab.setting.data)
         result = make_table(name, lab)
         console.print(result.table.rich())
         for saved in result.save(out, name):

@@ -8,23 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from partswap.cli_options import (
-    Cache,
-    Data,
-    DataOptions,
-    DataPath,
-    Distractors,
-    Layer,
-    Model,
-    PrecisionOption,
-    Seed,
-    SplitOption,
-    Threads,
-    Weights,
-    resolve_precision,
-    say_skipped,
-    use_threads,
-)
+from partswap import cli_options as common
 from partswap.errors import SettingError
 from partswap.options import AUXILIARY_HELP, parse_options
 
@@ -39,10 +23,10 @@ ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache beh
 
 @train_app.command("classifier")
 def classifier(
-    data: Data,
+    data: common.Data,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
-    path: DataPath = None,
-    option: DataOptions = None,
+    path: common.DataPath = None,
+    option: common.DataOptions = None,
     arch: Annotated[
         str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any torchvision or timm name.")
     ] = "vgg16",
@@ -67,11 +51,11 @@ def classifier(
     freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
     train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
     test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
-    seed: Seed = 0,
+    precision: common.PrecisionOption = "auto",
+    cache: common.Cache = None,
+    seed: common.Seed = 0,
     processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
-    threads: Threads = None,
+    threads: common.Threads = None,
 ) -> None:
     """Fine-tune a classifier; a killed run goes on with the same command."""
     from partswap.data.base import open_dataset
@@ -79,14 +63,14 @@ def classifier(
     from partswap.models.several import launch
     from partswap.progress import bars
 
-    use_threads(threads)
+    common.use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize, pooled_start)
     options = parse_options(option)
     sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
-    say_skipped(options, *sets)
+    common.say_skipped(options, *sets)
 
     def run(accelerator: Any) -> None:
         train_classifier(
@@ -99,10 +83,10 @@ def classifier(
 
 @train_app.command("parts")
 def parts(
-    data: Data,
+    data: common.Data,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
-    path: DataPath = None,
-    option: DataOptions = None,
+    path: common.DataPath = None,
+    option: common.DataOptions = None,
     arch: Annotated[
         str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any torchvision or timm name.")
     ] = "resnet50",
@@ -121,10 +105,10 @@ def parts(
     freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
     train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
     test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
-    seed: Seed = 0,
-    threads: Threads = None,
+    precision: common.PrecisionOption = "auto",
+    cache: common.Cache = None,
+    seed: common.Seed = 0,
+    threads: common.Threads = None,
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
     from partswap.data.base import open_dataset
@@ -132,30 +116,30 @@ def parts(
     from partswap.experiments.train_parts import train_parts
     from partswap.progress import bars
 
-    use_threads(threads)
+    common.use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
     options = parse_options(option)
     sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
-    say_skipped(options, *sets)
+    common.say_skipped(options, *sets)
     train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
 
 
 def tune(
-    data: Data,
-    model: Model,
+    data: common.Data,
+    model: common.Model,
     auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
-    path: DataPath = None,
-    option: DataOptions = None,
+    path: common.DataPath = None,
+    option: common.DataOptions = None,
     split: Annotated[
         str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
     ] = "train",
-    weights: Weights = None,
-    layer: Layer = None,
+    weights: common.Weights = None,
+    layer: common.Layer = None,
     method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
     queries: Annotated[int, typer.Option(help="How many images to explain with each pair.")] = 100,
-    distractors: Distractors = 20,
+    distractors: common.Distractors = 20,
     lam: Annotated[
         list[float] | None, typer.Option(help="Weights to try; repeat the flag. Default 0, 0.1, 0.2, 0.4, 0.8.")
     ] = None,
@@ -163,9 +147,9 @@ def tune(
         list[float] | None, typer.Option(help="Temperatures to try; repeat the flag. Default 0.03, 0.1, 0.3.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
-    seed: Seed = 0,
+    precision: common.PrecisionOption = "auto",
+    cache: common.Cache = None,
+    seed: common.Seed = 0,
 ) -> None:
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
     from partswap.experiments.setting import AuxiliaryChoice, open_setting
@@ -179,7 +163,7 @@ def tune(
         data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
         cache=cache, precision=precision, track=bars, **options,
     )  # fmt: skip
-    say_skipped(options, setting.data)
+    common.say_skipped(options, setting.data)
     tuning = run(setting, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
                  distractors=distractors, seed=seed, track=bars)  # fmt: skip
     console.print(tuning.table().rich())
@@ -190,16 +174,16 @@ def tune(
 
 
 def encode(
-    data: Data,
-    model: Model,
+    data: common.Data,
+    model: common.Model,
     auxiliary: Annotated[list[str] | None, typer.Option(help=f"{AUXILIARY_HELP} Repeat for more.")] = None,
-    path: DataPath = None,
-    option: DataOptions = None,
-    split: SplitOption = "test",
-    weights: Weights = None,
-    layer: Layer = None,
-    precision: PrecisionOption = "auto",
-    cache: Cache = None,
+    path: common.DataPath = None,
+    option: common.DataOptions = None,
+    split: common.SplitOption = "test",
+    weights: common.Weights = None,
+    layer: common.Layer = None,
+    precision: common.PrecisionOption = "auto",
+    cache: common.Cache = None,
 ) -> None:
     """Compute the features of a split ahead of time; whatever needs them later starts at once."""
     from partswap.experiments.setting import AuxiliaryChoice, open_setting
@@ -210,7 +194,7 @@ def encode(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache,
         precision=precision, track=bars, **options,
     )  # fmt: skip
-    say_skipped(options, setting.data)
+    common.say_skipped(options, setting.data)
     grids = setting.encodings.grids
     for text in auxiliary or ():
         grids = setting.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
@@ -225,4 +209,4 @@ def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
             rest["lr"] = float(lr)
         except ValueError as error:
             raise SettingError(f"the learning rate is {lr!r}.", "Give a number, or auto.") from error
-    return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]
+    return Recipe(precision=common.resolve_precision(precision), **rest)  # type: ignore[arg-type]
