@@ -17,9 +17,9 @@ from torch import nn
 
 from benchmarks.cub import Birds, load_birds, logits_of, trained_head
 from partswap import Counterfactual, HeadPlan, find_counterfactual
-from partswap.experiments.explaining import plan_tasks
 from partswap.grid import GridShape
 from partswap.metrics import score_all
+from partswap.runs.tasks import plan_tasks
 from partswap.search import find
 
 RESULTS = Path(__file__).parent / "results"

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from partswap import Explainer, load_auxiliary, load_model
 from partswap.data.base import open_dataset
-from partswap.data.features import Encodings, encode_dataset
-from partswap.experiments.explaining import Facts
+from partswap.features import Encodings, encode_dataset
 from partswap.images import Preprocess
 from partswap.models.precision import fast_precision
 from partswap.progress import bars
+from partswap.runs.tasks import Facts
 
 PREPROCESS = Preprocess(224, 224)
 

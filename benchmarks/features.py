@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from partswap.data.aviary import Aviary
-from partswap.data.features import BATCH, classifier_features
-from partswap.data.folder import Folder
+from partswap.data.sets.aviary import Aviary
+from partswap.data.sets.folder import Folder
 from partswap.explainer import Explainer
+from partswap.features import BATCH, classifier_features
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.zoo import load_model
 

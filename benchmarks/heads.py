@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from partswap._vision import timm, torchvision
+from partswap.cut.split import split
 from partswap.grid import GridShape
-from partswap.splitting import split
 
 CLASSES = 200
 

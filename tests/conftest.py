@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from torch import nn
+
+from small_heads import make_head
 
 if TYPE_CHECKING:
-    from partswap.experiments.config import RunConfig
+    from partswap.runs.config import RunConfig
 
 # Tests run many tiny operations, for which a second thread only waits; on a busy machine it waits very long.
 torch.set_num_threads(1)
@@ -40,8 +41,8 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     """The settings of a small run that was made without interruption; its folder is ``whole_run.out``."""
-    from partswap.experiments.config import RunConfig
-    from partswap.experiments.runs import run
+    from partswap.runs.config import RunConfig
+    from partswap.runs.run import run
 
     folder = tmp_path_factory.mktemp("run")
     config = RunConfig(
@@ -61,21 +62,6 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     )
     run(config)
     return config
-
-
-def make_head(kind: str, channels: int, classes: int, cells: int = 49, hidden: int = 48) -> nn.Module:
-    """A small head of each kind, in the layouts of the golden cases."""
-    if kind == "pooled":
-        layers: list[nn.Module] = [nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(channels, classes)]
-    elif kind == "flattened":
-        layers = [nn.Flatten(1), nn.Linear(cells * channels, hidden), nn.ReLU(), nn.Dropout()]
-        layers += [nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(), nn.Linear(hidden, classes)]
-    else:
-        layers = [nn.Conv2d(channels, 24, 1, bias=False), nn.BatchNorm2d(24), nn.ReLU()]
-        layers += [nn.Conv2d(24, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU()]
-        layers += [nn.Conv2d(24, channels, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(1)]
-        layers += [nn.Linear(channels, classes)]
-    return nn.Sequential(*layers).eval()
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[1]
         "counterfactual",
         "data.attribute_parts",
         "data.rle",
-        "experiments.config",
+        "runs.config",
         "explainer",
         "registry",
         "search.find",
-        "splitting",
+        "cut.split",
         "store",
     ],
 )
@@ -49,7 +49,7 @@ def test_the_table_of_auxiliaries_says_what_the_code_does():
 
 def test_the_readme_names_what_exists():
     import partswap
-    from partswap.cli import app
+    from partswap.cli.main import app
 
     text = (ROOT / "README.md").read_text()
     for name in re.findall(r"partswap\.([A-Za-z_]+)", text):

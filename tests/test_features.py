@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from partswap.data.aviary import Aviary
-from partswap.data.features import auxiliary_features, classifier_features, encode_dataset, halved, prefetch
+from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
 from partswap.errors import ImageError, NonFiniteError, ShapeError
 from partswap.explainer import Explainer
+from partswap.features import auxiliary_features, classifier_features, encode_dataset, halved, prefetch
 from partswap.grid import GridShape
 from partswap.models import shipped
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
@@ -201,7 +201,7 @@ from pathlib import Path
 from PIL import Image
 from torch import nn
 from partswap.data.base import Dataset
-from partswap.data.features import auxiliary_features
+from partswap.features import auxiliary_features
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary

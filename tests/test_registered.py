@@ -142,7 +142,7 @@ def test_a_shipped_classifier_is_good_but_confuses_within_families(name):
 
 
 def test_the_shipped_auxiliary_finds_parts_without_labels():
-    from partswap.experiments.train_aviary import part_matching
+    from partswap.training.aviary import part_matching
 
     torch.manual_seed(0)
     trained, untrained = shipped.load("auxiliary"), shipped.build("auxiliary").eval()

@@ -10,9 +10,9 @@ from pathlib import Path
 from PIL import Image
 
 from partswap.aviary.sheet import contact_sheet
-from partswap.experiments.demo import run_demo
 from partswap.pictures import CSS, counterfactual_html
 from partswap.search import METHODS
+from partswap.studies.demo import run_demo
 
 OUT = Path(__file__).parents[1] / "docs" / "images"
 #: Which of the demo's queries to show, by species.

@@ -13,19 +13,19 @@ from partswap._version import __version__
 if TYPE_CHECKING:
     from partswap import aviary
     from partswap.counterfactual import Counterfactual, Edit, Step
+    from partswap.cut.layers import default_layer, list_layers
+    from partswap.cut.split import Split, split
     from partswap.data import DATASETS, on_canvas, open_dataset
     from partswap.errors import PartswapError
     from partswap.explainer import Explainer
     from partswap.grid import GridShape
     from partswap.heads import HeadPlan
     from partswap.images import Preprocess
-    from partswap.layers import default_layer, list_layers
     from partswap.metrics import METRICS
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary, load_auxiliary
     from partswap.models.checkpoints import load_classifier
     from partswap.models.zoo import load_model
     from partswap.search import METHODS, find_counterfactual, find_counterfactuals
-    from partswap.splitting import Split, split
 
 _HOMES = {
     "AUXILIARIES": "partswap.models.auxiliaries",
@@ -39,20 +39,20 @@ _HOMES = {
     "METRICS": "partswap.metrics",
     "PartswapError": "partswap.errors",
     "Preprocess": "partswap.images",
-    "Split": "partswap.splitting",
+    "Split": "partswap.cut.split",
     "Step": "partswap.counterfactual",
     "aviary": "partswap.aviary",
-    "default_layer": "partswap.layers",
+    "default_layer": "partswap.cut.layers",
     "HeadPlan": "partswap.heads",
     "find_counterfactual": "partswap.search",
     "find_counterfactuals": "partswap.search",
-    "list_layers": "partswap.layers",
+    "list_layers": "partswap.cut.layers",
     "load_auxiliary": "partswap.models.auxiliaries",
     "load_classifier": "partswap.models.checkpoints",
     "load_model": "partswap.models.zoo",
     "on_canvas": "partswap.data",
     "open_dataset": "partswap.data",
-    "split": "partswap.splitting",
+    "split": "partswap.cut.split",
 }
 
 __all__ = [

@@ -1,5 +1,5 @@
 """``python -m partswap`` is the command ``partswap``."""
 
-from partswap.cli import main
+from partswap.cli.main import main
 
 main()

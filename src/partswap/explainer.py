@@ -12,15 +12,15 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
+from partswap.cut.split import split
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError, suggest
 from partswap.heads import HeadPlan
 from partswap.images import ImageLike, Preprocess
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.preprocessing import preprocess_for
 from partswap.search import METHODS, Method
-from partswap.search.base import CellParts
-from partswap.search.checks import class_index
-from partswap.splitting import split
+from partswap.search.inputs import class_index
+from partswap.search.methods.base import CellParts
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from partswap._version import __version__
-from partswap.experiments.demo import Example
 from partswap.metrics import METRICS, Score
 from partswap.pictures import CSS, counterfactual_html
 from partswap.search import METHODS
+from partswap.studies.demo import Example
 
 PAGE_CSS = """
 :root { color-scheme: light; }

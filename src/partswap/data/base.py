@@ -127,7 +127,7 @@ class Dataset(ABC):
         return None
 
 
-DATASETS: Registry[type[Dataset]] = Registry("data set", "partswap.data")
+DATASETS: Registry[type[Dataset]] = Registry("data set", "partswap.data.sets")
 
 
 def open_dataset(name: str, path: str | Path | None = None, split: str = "test", **options: Any) -> Dataset:

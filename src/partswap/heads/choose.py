@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partswap._cut_mirror import mirror
+from partswap.cut.mirror import mirror
 from partswap.errors import NonFiniteError, ShapeError
 from partswap.grid import GridShape
 from partswap.heads.base import SwapEvaluator

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from partswap.cut.split import split
 from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
@@ -17,7 +18,6 @@ from partswap.models.checkpoints import preprocess_from, read_about, write_netwo
 from partswap.models.precision import device_of
 from partswap.models.weights import read_weights
 from partswap.models.zoo import load_model
-from partswap.splitting import split
 
 
 class PartsDetector(nn.Module):

@@ -27,7 +27,7 @@ from partswap.grid import GridShape, check_grid
 from partswap.heads import HeadPlan, Prepared, SwapEvaluator
 from partswap.heads.base import lead
 from partswap.search.candidates import Candidates
-from partswap.search.checks import check_grids, check_settings, class_index, first_step, semantics
+from partswap.search.inputs import check_grids, check_settings, class_index, first_step, semantics
 from partswap.search.screening import screened
 
 Objective = Literal["paper", "set"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from torch import nn
 
+from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary
 from partswap.models.published import Published
-from partswap.models.trunk import Trunk
 from partswap.models.zoo import load_model
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from partswap.cut.trunk import Trunk
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
 from partswap.models.shipped import PREPROCESS, build, load
-from partswap.models.trunk import Trunk
 from partswap.models.weights import load_strictly, read_weights
 
 

@@ -11,7 +11,7 @@ import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor, nn
 
-from partswap._cut_mirror import mirror
+from partswap.cut.mirror import mirror
 from partswap.errors import ShapeError
 from partswap.images import Preprocess
 from partswap.registry import Registry

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from torch import nn
 
+from partswap.cut.trunk import Trunk
 from partswap.errors import SettingError, UnknownNameError, suggest
 from partswap.images import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
 from partswap.models.auxiliaries.classifier import of_classifier
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.trunk import Trunk
 from partswap.models.zoo import load_model
 
 

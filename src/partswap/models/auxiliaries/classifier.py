@@ -6,12 +6,12 @@ from pathlib import Path
 
 from torch import nn
 
+from partswap.cut.layers import default_layer
+from partswap.cut.trunk import Trunk
 from partswap.errors import SettingError
 from partswap.images import Preprocess
-from partswap.layers import default_layer
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.trunk import Trunk
 
 
 @AUXILIARIES.register("classifier")

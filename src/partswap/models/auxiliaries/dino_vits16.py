@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from partswap import _vision
+from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
 from partswap.models.published import Published
-from partswap.models.trunk import Trunk
 
 PUBLISHED = Published(
     "https://dl.fbaipublicfiles.com/dino/dino_deitsmall16_pretrain/dino_deitsmall16_pretrain.pth",

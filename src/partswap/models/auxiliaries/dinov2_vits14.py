@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from partswap import _vision
+from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
 from partswap.models.published import Published
-from partswap.models.trunk import Trunk
 
 PUBLISHED = Published(
     "https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/dinov2_vits14_pretrain.pth",

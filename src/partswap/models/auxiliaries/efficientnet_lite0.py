@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from partswap import _vision
+from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
 from partswap.models.published import Published
-from partswap.models.trunk import Trunk
 
 PUBLISHED = Published(
     "https://github.com/rwightman/pytorch-image-models/releases/download/v0.1-weights/tf_efficientnet_lite0-0aa007d2.pth",

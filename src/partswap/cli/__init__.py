@@ -1,0 +1,1 @@
+"""The command line: `main` puts the commands together, each is a thin file of its own."""

@@ -1,0 +1,138 @@
+"""The command line of data sets: get them, check them, look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from partswap.cli import options as common
+from partswap.errors import SettingError
+from partswap.options import parse_options
+
+data_app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
+console = Console()
+
+#: Problems of one kind that are written out; the rest are counted.
+SHOWN = 10
+
+Name = Annotated[str, typer.Argument(help="cub, dogs, inaturalist, folder or aviary.")]
+Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has none).")]
+
+
+@data_app.command("list")
+def list_() -> None:
+    """List the data sets."""
+    from partswap.data import DATASETS
+    from partswap.data.care.archives import OFFICIAL
+
+    table = Table("name", "splits", "from", "get", "what")
+    for name in DATASETS:
+        kind = DATASETS.get(name)
+        what = (kind.__doc__ or "").strip().partition("\n")[0]
+        source = "a folder" if kind.needs_path else "nothing"
+        table.add_row(name, ", ".join(kind.splits), source, "yes" if name in OFFICIAL else "", what)
+    console.print(table)
+
+
+@data_app.command()
+def check(
+    name: Name,
+    path: Where = None,
+    split: Annotated[str | None, typer.Option(help="One split; all if not given.")] = None,
+    workers: Annotated[int, typer.Option(help="Threads that read images.")] = 4,
+    option: common.DataOptions = None,
+) -> None:
+    """Read everything and say all that is wrong; exit code 1 if anything is."""
+    from partswap.data.care.check import check_dataset
+
+    report = check_dataset(name, path, split=split, workers=workers, console=console, **parse_options(option))
+    _print_report(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _print_report(report: Any) -> None:
+    table = Table("split", "images", "per class", "with keypoints", "with mask")
+    for split, counts in report.splits.items():
+        least, middle, most = counts.per_class
+        spread = f"{least} to {most}, median {middle:g}"
+        table.add_row(split, str(counts.images), spread, str(counts.with_keypoints), str(counts.with_mask))
+    console.print(table)
+    facts = [f"{report.classes} classes", f"{report.parts} parts"]
+    facts += [f"{count} {mode} images" for mode, count in report.modes.most_common()]
+    if report.widths and report.heights:
+        facts.append("{} to {} x {} to {} pixels".format(*report.widths, *report.heights))
+    _say(", ".join(facts))
+    for title, found in (("problem", report.problems), ("note", report.notes)):
+        for kind in dict.fromkeys(p.kind for p in found):
+            _print_kind(title, kind, [p for p in found if p.kind == kind])
+    count = len(report.problems)
+    verdict = (
+        Text("nothing is wrong", "green")
+        if report.ok
+        else Text(f"{count} problems" if count > 1 else "1 problem", "red")
+    )
+    console.print(verdict)
+
+
+def _print_kind(title: str, kind: str, found: list[Any]) -> None:
+    console.print(Text(f"{kind}: {len(found)}", "bold red" if title == "problem" else "bold"))
+    for one in found[:SHOWN]:
+        _say(f"  {one.what}" if one.where in one.what else f"  {one.where}: {one.what}")
+    if len(found) > SHOWN:
+        _say(f"  … and {len(found) - SHOWN} more")
+
+
+def _say(message: str) -> None:
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+@data_app.command()
+def show(
+    name: Name,
+    path: Where = None,
+    out: Annotated[Path, typer.Option(help="PNG or JPEG to write.")] = Path("sheet.png"),
+    split: Annotated[str, typer.Option(help="Which images.")] = "test",
+    count: Annotated[int, typer.Option(help="How many.")] = 40,
+    columns: Annotated[int, typer.Option(help="How many side by side.")] = 8,
+    seed: Annotated[int, typer.Option(help="Which images, at random.")] = 0,
+    option: common.DataOptions = None,
+) -> None:
+    """Draw a contact sheet with keypoints, masks and class names."""
+    from partswap.data import open_dataset
+    from partswap.data.care.sheet import contact_sheet
+
+    data = open_dataset(name, path, split, **parse_options(option))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sheet = contact_sheet(data, count, columns, seed)
+    try:
+        sheet.save(out)
+    except ValueError as error:
+        raise SettingError(f"{out} has no suffix of an image.", "Use .png or .jpg.") from error
+    for left_out, reason in data.skipped:
+        _say(f"left out {left_out}: {reason}")
+    _say(f"drew {out}")
+
+
+@data_app.command()
+def get(
+    name: Name,
+    into: Annotated[Path, typer.Argument(help="Folder to make it in.")],
+    archive: Annotated[
+        list[Path] | None, typer.Option(help="A local archive to unpack instead of downloading; may be repeated.")
+    ] = None,
+) -> None:
+    """Download and unpack a data set, or unpack archives that are already here."""
+    from partswap.data.care import archives
+
+    made = archives.get(name, into, archive or None)
+    _say(f"made {', '.join(made)} in {into}" if made else f"everything is already in {into}")
+    if name == "dogs":
+        _say(
+            "keypoints: ask for StanfordExtra_v12.json at https://github.com/benjiebob/StanfordExtra, put it there too"
+        )

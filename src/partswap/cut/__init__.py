@@ -1,0 +1,1 @@
+"""Where and how a network is cut into features and head."""

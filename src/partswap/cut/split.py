@@ -1,0 +1,304 @@
+"""Cut any network at any layer into features ``f`` and head ``g`` with ``g(f(images)) == model(images)``.
+
+Three routes, tried in this order: torch.fx (the head stays a readable graph of the model's own modules),
+torch.export (a graph of elementary operations), and replay (the head runs the whole network with the grid put
+in at the layer; slow, but right). Whichever is taken is checked on a probe; `Split.route` says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from partswap.cut.graph import CrossingError, clean_nodes, cut
+from partswap.cut.layout import Layout
+from partswap.cut.mirror import EvalModule, same
+from partswap.cut.replay import ReplayFeatures, ReplayHead
+from partswap.cut.study import Study
+from partswap.cut.trace import Trace
+from partswap.errors import LayerError, ShapeError, SplitError
+from partswap.grid import GridShape
+
+Route = Literal["fx", "export", "replay"]
+Context = Tensor | tuple[Tensor, ...]
+
+
+class Features(EvalModule):
+    """Images ``(n, 3, H, W)`` to grids ``(n, d, h, w)``.
+
+    What the network keeps besides the cells (class token, registers) is the grid's attribute ``context``.
+    """
+
+    def __init__(self, body: nn.Module, layout: Layout) -> None:
+        super().__init__()
+        self.body = body
+        self.layout = layout
+        self.train()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the grids of images."""
+        grid, context = self.layout.to_grid(self.body(images))
+        if tuple(grid.shape[-2:]) != tuple(self.layout.grid):
+            raise ShapeError(
+                f"images of shape {tuple(images.shape)} give a grid of {GridShape(*grid.shape[-2:])} cells, "
+                f"not {self.layout.grid}.",
+                "Resize them, or split the model again with `probe` a batch of images of this size.",
+            )
+        if context is not None:
+            grid.context = context  # type: ignore[attr-defined]
+        return grid
+
+
+class Head(EvalModule):
+    """Grids ``(m, d, h, w)`` to logits ``(m, classes)``.
+
+    Parameters
+    ----------
+    body : nn.Module
+        Takes a grid, and the context if one is needed; a ``torch.fx.GraphModule`` unless replayed.
+    layout : Layout
+        How the network itself holds the grid.
+
+    Attributes
+    ----------
+    needs_context : bool
+        Whether the head needs the tokens that stay with the query (class token, registers) besides the grid.
+    """
+
+    def __init__(self, body: nn.Module, layout: Layout) -> None:
+        super().__init__()
+        self.body = body
+        self.layout = layout
+        self.needs_context = layout.prefix > 0
+        self.train()
+
+    def forward(self, grid: Tensor, context: Context | None = None) -> Tensor:
+        """Return the logits of grids; `context` is by default the one that came with `grid`."""
+        expected = (self.layout.channels, *self.layout.grid)
+        if grid.ndim != 4 or tuple(grid.shape[1:]) != expected:
+            raise ShapeError(
+                f"the head got a grid of shape {tuple(grid.shape)}.",
+                f"Pass (grids, {', '.join(map(str, expected))}).",
+            )
+        if not self.needs_context:
+            logits: Tensor = self.body(grid)
+            return logits
+        context = getattr(grid, "context", None) if context is None else context
+        logits = self.body(grid, _expand(self._check(context), len(grid)))
+        return logits
+
+    def bind(self, context: Context | None = None) -> nn.Module:
+        """Return a plain module, grid to logits, that uses the context of one query.
+
+        Without need for a context, this is `body` itself.
+        """
+        if not self.needs_context:
+            return self.body
+        return BoundHead(self, self._check(context))
+
+    def _check(self, context: Context | None) -> Tensor:
+        if isinstance(context, tuple) and len(context) == 1:
+            context = context[0]
+        if context is None:
+            raise SplitError(
+                "this head needs the query's class token and registers, and the grid came without them.",
+                "Pass context=features(images).context, or use head.bind(context).",
+            )
+        shape = (self.layout.prefix, self.layout.channels)
+        if not isinstance(context, Tensor) or context.ndim != 3 or tuple(context.shape[1:]) != shape:
+            got = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
+            raise ShapeError(f"the context is {got}.", f"Pass a tensor of shape (1 or grids, {shape[0]}, {shape[1]}).")
+        return context
+
+
+class BoundHead(EvalModule):
+    """A head with the context of one query filled in."""
+
+    def __init__(self, head: Head, context: Tensor) -> None:
+        super().__init__()
+        self.head = head
+        self.register_buffer("context", context.detach(), persistent=False)
+        self.train()
+
+    def forward(self, grid: Tensor) -> Tensor:
+        """Return the logits of grids."""
+        logits: Tensor = self.head(grid, self.context)
+        return logits
+
+
+def _expand(context: Tensor, grids: int) -> Tensor:
+    if len(context) == grids:
+        return context
+    if len(context) != 1:
+        raise ShapeError(
+            f"there are {grids} grids and the context of {len(context)} images.",
+            "Pass the context of one image, or of as many as there are grids.",
+        )
+    return context.expand(grids, -1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A network cut in two; unpacks as ``features, head = split(model, layer)``.
+
+    Parameters
+    ----------
+    features : Features
+        Images ``(n, 3, H, W)`` to grids ``(n, d, h, w)``.
+    head : Head
+        Grids ``(m, d, h, w)`` to logits ``(m, classes)``.
+    layer : str
+        Where the cut is.
+    grid : GridShape
+        Cells of the grid.
+    channels : int
+        Channels of every cell.
+    classes : int
+        Logits of the head.
+    route : {"fx", "export", "replay"}
+        How the cut was made; with "replay" every call of the head runs the whole network.
+    """
+
+    features: Features
+    head: Head
+    layer: str
+    grid: GridShape
+    channels: int
+    classes: int
+    route: Route
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return iter((self.features, self.head))
+
+    def __repr__(self) -> str:
+        context = f", {self.head.layout.prefix} prefix tokens as context" if self.head.needs_context else ""
+        slow = " (slow: the head runs the whole network)" if self.route == "replay" else ""
+        size = f"grid={self.grid}, channels={self.channels}, classes={self.classes}"
+        return f"Split(layer={self.layer!r}, {size}, route={self.route!r}{slow}{context})"
+
+
+def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4) -> Split:
+    """Cut `model` after `layer` into features and head.
+
+    The parts share the model's parameters and always run in eval mode; the model itself is left as it was.
+    Move the model to its device before, not after.
+
+    Parameters
+    ----------
+    model : nn.Module
+        An image classifier that returns logits ``(n, classes)``.
+    layer : str, optional
+        A name of ``model.named_modules()``; by default `partswap.cut.layers.default_layer`. When a module runs
+        several times, the cut is after the last.
+    probe : Tensor, optional
+        Images ``(n, 3, H, W)`` to check the cut on; by default random ones of the size the model takes.
+    atol : float
+        How far ``head(features(probe))`` may be from ``model(probe)``, relative to logits larger than 1.
+
+    Raises
+    ------
+    LayerError
+        The layer is unknown, its output is no grid, or pixels reach the logits around it.
+    SplitError
+        The model's output is not logits, or no cut reproduces the model.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 32, 32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    >>> features, head = split(model, "0")
+    >>> features(torch.randn(4, 3, 224, 224)).shape
+    torch.Size([4, 8, 7, 7])
+    """
+    from partswap.cut.layers import choose_default  # it needs the same study; layers sits beside this file
+
+    study = Study(model, probe)
+    if layer is None:
+        layer = choose_default(study)
+    layer = layer.removeprefix("_orig_mod.")  # the names of a compiled model are those of the model inside it
+    study.check_layer(layer)
+    layout = study.layout(layer)
+    if not study.matters(layer):
+        raise LayerError(
+            f"after layer {layer!r} the model reads only its class token: swapping cells changes nothing.",
+            "Choose an earlier layer; list_layers(model) shows them.",
+        )
+    failures: list[str] = []
+    for trace in study.traces(failures):
+        node = trace.outputs.get(layer)
+        if node is None:
+            failures.append(f"{trace.route}: {layer} is not in the graph")
+            continue
+        if node not in clean_nodes(trace):
+            raise _crossing(study, trace, layer)
+        try:
+            features, head = _cut(study, trace, layer, layout)
+        except CrossingError as error:
+            raise _crossing(study, trace, layer) from error
+        except Exception as error:  # an unusual graph; the next route may do
+            failures.append(f"{trace.route}: {type(error).__name__}: {error}")
+            continue
+        problem = _problem(study, layer, features, head, atol)
+        if problem is None:
+            return _split(study, layer, layout, features, head, trace.route)
+        failures.append(f"{trace.route}: {problem}")
+    calls = study.survey.calls[layer]
+    features = Features(ReplayFeatures(study.twin, layer, calls), layout)
+    head = Head(ReplayHead(study.twin, layer, calls, layout, study.survey.probe), layout)
+    problem = _problem(study, layer, features, head, atol)
+    if problem is None:
+        return _split(study, layer, layout, features, head, "replay")
+    raise SplitError(
+        f"no cut at {layer!r} reproduces the model ({'; '.join([*failures, f'replay: {problem}'])}).",
+        "If pixels reach the logits around this layer, choose another; list_layers(model) shows them.",
+    )
+
+
+def _cut(study: Study, trace: Trace, layer: str, layout: Layout) -> tuple[Features, Head]:
+    probe = study.survey.probe
+    features, body = cut(trace, trace.outputs[layer], layout, probe)
+    f, g = Features(features, layout), Head(body, layout)
+    with study.quiet():
+        grid = f(probe)
+        version = grid._version
+        g(grid)
+        if grid._version != version:  # the head's first step works in place, so it gets a copy
+            g = Head(cut(trace, trace.outputs[layer], layout, probe, clone=True)[1], layout)
+    return f, g
+
+
+def _problem(study: Study, layer: str, features: Features, head: Head, atol: float) -> str | None:
+    """Return why the parts do not equal the model on the probe, None if they do."""
+    probe, logits = study.survey.probe, study.survey.logits
+    try:
+        with study.quiet():
+            grid = features(probe)
+            if not same(features.layout.to_grid(study.output(layer))[0], grid, atol):
+                return "the features are not what the layer gives"
+            context = getattr(grid, "context", None)
+            if not same(head(grid), logits, atol):
+                return f"logits differ by {float((head(grid) - logits).abs().max()):.2g}"
+            three = torch.tensor([1, 0, 1], device=grid.device)  # another number of grids than of images
+            again = head(grid[three], None if context is None else context[three])
+            if not same(again, logits[three], atol):
+                return "the head depends on the number of grids it is given"
+    except Exception as error:  # a part that was cut wrong may fail in any way
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
+    nearest = study.nearest_clean(trace, layer)
+    return LayerError(
+        f"layer {layer!r} cannot be cut: other tensors that depend on the image bypass it "
+        "(it is inside a residual or dense block).",
+        f"The nearest clean cut is {nearest!r}." if nearest else "list_layers(model) shows where it can be cut.",
+    )
+
+
+def _split(study: Study, layer: str, layout: Layout, features: Features, head: Head, route: Route) -> Split:
+    classes = study.survey.logits.shape[1]
+    return Split(features, head, layer, layout.grid, layout.channels, classes, route)

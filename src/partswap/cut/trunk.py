@@ -1,0 +1,110 @@
+"""A network up to one of its layers, as a module from images to a grid."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partswap.cut.layout import Layout, find_layout
+from partswap.cut.mirror import (
+    EvalModule,
+    Survey,
+    check_layer,
+    first_tensor,
+    make_probe,
+    mirror,
+    observe,
+    quiet,
+    without_hooks,
+)
+from partswap.errors import LayerError, suggest
+
+
+class Trunk(EvalModule):
+    """Images ``(n, 3, H, W)`` to the grid ``(n, d, h, w)`` a layer gives; nothing after the layer runs.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any network; it is mirrored and left as it is.
+    layer : str, optional
+        A name of ``model.named_modules()``; by default the last that still gives a grid, before the final pooling.
+        Of tokens, the class token and registers are dropped.
+    size : int
+        Side of the images it will get.
+    """
+
+    def __init__(self, model: nn.Module, layer: str | None = None, *, size: int = 224) -> None:
+        super().__init__()
+        twin = mirror(model)
+        probe = make_probe(twin, torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0)))
+        with quiet(probe.device):
+            twin = without_hooks(twin, probe)
+            seen = observe(twin, probe)
+        if layer is None:
+            layer = _last_grid(twin, seen)
+        check_layer(twin, layer, list(seen.shapes), suggest(layer, seen.shapes))
+        self.layer = layer
+        self.layout = _layout(twin, seen, layer)
+        self.twin = twin
+        twin.get_submodule(layer).register_forward_hook(_StopAfter(seen.calls[layer]))
+        self.train()
+
+    def extra_repr(self) -> str:
+        """Say where it ends: caches tell two trunks of one network apart by this."""
+        return f"layer={self.layer!r}"
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the grids of images."""
+        _PASS.count = 0
+        try:
+            self.twin(images)
+        except _Reached as reached:
+            raw = first_tensor(reached.output)
+        else:
+            raise LayerError(f"layer {self.layer!r} did not run for these images.", "Choose another layer.")
+        assert raw is not None  # the probe gave a tensor here
+        return self.layout.to_grid(raw)[0]
+
+
+# Calls of the layer in the pass that is under way; each thread has its own, so that passes may run side by side.
+_PASS = threading.local()
+
+
+class _Reached(BaseException):  # a network's own `except Exception` must not swallow it
+    """Ends a forward pass with a layer's output."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
+
+
+class _StopAfter:
+    """A hook that ends the pass at a layer's last call."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
+        _PASS.count += 1
+        if _PASS.count == self.calls:
+            raise _Reached(output)
+
+
+def _layout(twin: nn.Module, seen: Survey, layer: str) -> Layout:
+    if not seen.shapes[layer]:
+        raise LayerError(f"layer {layer!r} returns no tensor.", "Choose another.")
+    return find_layout(seen.shapes[layer], layer, seen.image, model=twin, hints=seen.hints(layer))
+
+
+def _last_grid(twin: nn.Module, seen: Survey) -> str:
+    for name in reversed(seen.shapes):
+        try:
+            _layout(twin, seen, name)
+        except LayerError:
+            continue
+        return name
+    raise LayerError(f"no layer of {type(twin).__name__} gives a grid.", "Use a model with feature maps or tokens.")

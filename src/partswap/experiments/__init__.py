@@ -1,1 +1,0 @@
-"""Runs over many images."""

@@ -1,0 +1,215 @@
+"""The folder of a run: what is in it, what is missing, and whose it is."""
+
+from __future__ import annotations
+
+import errno
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from partswap._version import __version__
+from partswap.counterfactual import Counterfactual
+from partswap.errors import FileFormatError, PartswapError, SettingError
+from partswap.runs.bundle import Shard
+from partswap.runs.config import RunConfig
+from partswap.runs.records import (
+    counterfactuals_of,
+    edits_table,
+    read_table,
+    temporary_of,
+    timings_table,
+    with_seconds,
+    write_table,
+)
+from partswap.runs.tasks import Task
+from partswap.store import locked, read_json, write_json
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not.
+
+    Attributes
+    ----------
+    folder : Path
+        Where it is.
+    record : Mapping
+        ``run.json``: settings, versions, fingerprints, what was skipped, names of the classes.
+    """
+
+    folder: Path
+    record: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The settings it was made with."""
+        return RunConfig.from_record(self.record["settings"])
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods it explains with."""
+        return list(self.record["settings"]["methods"])
+
+    def shards(self) -> list[Shard]:
+        """Return all units of work: each is one file."""
+        size, count = self.record["settings"]["shard"], self.record["tasks"]
+        ranges = [(start, min(start + size, count)) for start in range(0, count, size)]
+        return [Shard(method, k, *bounds) for method in self.methods for k, bounds in enumerate(ranges)]
+
+    def missing(self) -> list[Shard]:
+        """Return what has not been explained yet."""
+        return [shard for shard in self.shards() if not self.path(shard).exists()]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything has been explained."""
+        return not self.missing()
+
+    def path(self, shard: Shard, what: str = "edits") -> Path:
+        """Return the file of a shard, of its ``"edits"`` or ``"timings"``."""
+        return self.folder / what / f"method={shard.method}" / f"part-{shard.number:05d}.parquet"
+
+    def explained(self, method: str) -> dict[int, tuple[Task, Counterfactual]]:
+        """Return what a method found so far: tasks and counterfactuals, by number of the task."""
+        if method not in self.methods:
+            raise SettingError(f"{self.folder} has no method {method!r}.", f"It has: {', '.join(self.methods)}.")
+        found: dict[int, tuple[Task, Counterfactual]] = {}
+        for shard in self.shards():
+            if shard.method != method or not self.path(shard).exists():
+                continue
+            part = counterfactuals_of(read_table(self.path(shard)), self.record["classes"])
+            if list(part) != list(range(shard.start, shard.stop)):
+                raise FileFormatError(
+                    f"{self.path(shard)} does not hold the tasks {shard.start} to {shard.stop - 1}.",
+                    "Delete it and run again: it is made anew.",
+                )
+            times = self.path(shard, "timings")
+            found.update(with_seconds(part, read_table(times)) if times.exists() else part)
+        return found
+
+    def counterfactuals(self, method: str) -> list[Counterfactual]:
+        """Return what a method found so far, in the order of the images."""
+        return [cf for _, cf in self.explained(method).values()]
+
+    def write(self, shard: Shard, tasks: Sequence[Task], found: Sequence[Counterfactual], names: Sequence[str]) -> None:
+        """Add a shard; it counts as done when its edits are there, which are written last."""
+        if [len(tasks), len(found)] != [len(shard)] * 2:
+            raise PartswapError(f"{len(found)} explanations for {shard}.", "Give one per task.")
+        with enough_room(self.folder):
+            write_table(timings_table(shard.start, tasks, found), self.path(shard, "timings"))
+            write_table(edits_table(shard.start, tasks, found, names), self.path(shard))
+
+    def tidy(self) -> None:
+        """Remove what a killed process left half written."""
+        for leftover in self.folder.glob(".*.json.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        for shard in self.shards():
+            for what in ("edits", "timings"):
+                temporary_of(self.path(shard, what)).unlink(missing_ok=True)
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read what ``partswap run`` wrote.
+
+    Examples
+    --------
+    ``read_run("out/run").counterfactuals("paper")[0].edits``
+    """
+    folder = Path(folder)
+    path = folder / "run.json"
+    if not path.exists():
+        raise PartswapError(f"{folder} holds no run.", "Give the folder that partswap run wrote (--out).")
+    record = read_json(path)
+    needed = {"settings", "tasks", "classes", "fingerprints", "preprocess", "grid"}
+    if not isinstance(record, dict) or not needed <= set(record):
+        raise FileFormatError(f"{path} is not about a run.", "Give the folder that partswap run wrote (--out).")
+    return Run(folder, record)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that results may depend on."""
+    import numpy
+    import pyarrow
+    import sklearn
+
+    return {
+        "partswap": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "pyarrow": pyarrow.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def begin(folder: Path, record: Mapping[str, Any]) -> Run:
+    """Return the run of a folder: a new one, or the one that was begun there with the same settings."""
+    with enough_room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "run.json").exists():
+            run = read_run(folder)
+            refuse_others(run, record)
+        else:
+            if any(folder.glob("edits/*/*.parquet")):
+                raise SettingError(
+                    f"{folder} holds edits but no run.json.", "Choose another folder (--out), or empty this one."
+                )
+            write_json(folder / "run.json", record)
+            run = read_run(folder)
+        run.tidy()
+    return run
+
+
+def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
+    """Raise an error that names what differs if a run was begun in another way."""
+    then, now = ({**r, "settings": RunConfig.from_record(r["settings"]).deciding()} for r in (run.record, record))
+    differ = []
+    titles = {
+        "settings": "{}",
+        "methods": "settings of {}",
+        "versions": "version of {}",
+        "fingerprints": "fingerprint of {}",
+    }
+    for part, title in titles.items():
+        old, new = then.get(part, {}), now.get(part, {})  # what is not known yet is not compared
+        for name in (name for name in new if (part, name) != ("versions", "python") and old.get(name) != new[name]):
+            differ.append(f"{title.format(name)} ({old.get(name)} then, {new[name]} now)")
+    if "tasks" in now and then["tasks"] != now["tasks"]:
+        differ.append(f"tasks ({then['tasks']} then, {now['tasks']} now)")
+    if differ:
+        raise SettingError(
+            f"the run in {run.folder} was begun with other settings: {', '.join(differ)}.",
+            "Use the same, or another folder.",
+        )
+
+
+@contextmanager
+def enough_room(folder: Path) -> Iterator[None]:
+    """Say plainly that a disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise PartswapError(
+            f"the disk of {folder} is full.", "Make room and run the same command again: it goes on from here."
+        ) from error
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Let only one process at a time work in a folder."""
+    with enough_room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, wait=False) as ours:
+        if ours is False:
+            raise PartswapError(
+                f"another process is working in {folder}.", "Wait for it, or choose another folder (--out)."
+            )
+        yield

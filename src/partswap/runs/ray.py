@@ -1,0 +1,106 @@
+"""Shards on a Ray cluster: the same shards, the same results, on as many machines as there are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from partswap.counterfactual import Counterfactual
+from partswap.errors import MissingDependencyError, PartswapError
+from partswap.runs.bundle import Bundle, Session, Shard
+from partswap.runs.workers import Found, cores
+
+#: How often Ray tries a shard again when its process or machine is lost.
+RETRIES = 5
+
+
+def explain_on_ray(
+    bundle: Bundle, shards: Sequence[Shard], *, address: str | None = None, workers: int | None = None
+) -> Iterator[Found]:
+    """Yield every shard with its counterfactuals, in any order.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        What to explain; it goes to the object store once, and processes of a machine share it.
+    shards : sequence of Shard
+        Which parts of it.
+    address : str, optional
+        Of a running cluster (``"auto"``, ``"host:6379"``); by default one is started here.
+    workers : int, optional
+        Cores of the cluster that is started here; all by default.
+    """
+    ray = _ray()
+    if not shards:
+        return
+    ours = not ray.is_initialized()  # one that is connected already is used, and left alone
+    if ours:
+        _connect(ray, address, workers)
+    try:
+        where = ray.put(bundle.in_memory())
+        explain = ray.remote(num_cpus=1, num_gpus=int(bundle.device == "cuda"), max_retries=RETRIES)(_explain)
+        waiting = {explain.remote(where, shard): shard for shard in shards}
+        while waiting:
+            ready, _ = ray.wait(list(waiting), num_returns=1)
+            for reference in ready:
+                shard = waiting.pop(reference)
+                yield shard, _answer(ray, reference, shard)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+#: The session of this process, by the bundle it was made from: Ray uses a process for many shards.
+_SESSIONS: dict[str, Session] = {}
+
+
+def _explain(bundle: Bundle, shard: Shard) -> list[Counterfactual] | PartswapError:
+    """Explain one shard; this runs in a process of the cluster."""
+    torch.set_num_threads(1)
+    try:
+        if bundle.key not in _SESSIONS:
+            _SESSIONS.clear()
+            _SESSIONS[bundle.key] = Session(bundle)
+        return _SESSIONS[bundle.key].explain(shard)
+    except PartswapError as error:  # returned, since Ray wraps what is raised
+        return error
+
+
+def _answer(ray: Any, reference: Any, shard: Shard) -> list[Counterfactual]:
+    try:
+        found = ray.get(reference)
+    except ray.exceptions.RayTaskError:
+        raise  # a defect: it carries the traceback of the process
+    except ray.exceptions.RayError as error:
+        raise PartswapError(
+            f"the cluster lost {shard} more than {RETRIES} times ({type(error).__name__}).",
+            "If machines run out of memory, give each process more (fewer CPUs per node); run again: what is done is "
+            "kept.",
+        ) from error
+    if isinstance(found, PartswapError):
+        raise found
+    explained: list[Counterfactual] = found
+    return explained
+
+
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    local = {"num_cpus": workers or cores(), "include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise PartswapError(
+            f"there is no Ray cluster at {address or 'this machine'} ({' '.join(str(error).split())}).",
+            "Check --address ('ray start --head' prints it), or leave it out to start one here.",
+        ) from error
+
+
+def _ray() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("running on Ray needs Ray.", "Run: pip install 'partswap[ray]'") from error
+    return ray

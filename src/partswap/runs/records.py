@@ -1,0 +1,196 @@
+"""Counterfactuals as Parquet: one row per edit, and back again, exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.errors import FileFormatError
+from partswap.grid import GridShape
+from partswap.runs.tasks import Task
+
+SCHEMA_VERSION = 1
+#: What is the same in all rows of an explanation, then what belongs to the edit.
+EDITS = pa.schema(
+    [
+        pa.field("task", pa.int32(), nullable=False),
+        pa.field("query", pa.int32(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("query_class", pa.int32(), nullable=False),
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("distractors", pa.list_(pa.int32()), nullable=False),
+        pa.field("before", pa.float64(), nullable=False),
+        pa.field("edits", pa.int32(), nullable=False),
+        pa.field("flipped", pa.bool_(), nullable=False),
+        pa.field("evaluations", pa.int64(), nullable=False),
+        pa.field("evaluator", pa.string()),
+        # What a method tells of this explanation only, as JSON; null where it is like the first of the file.
+        pa.field("extra", pa.string()),
+        pa.field("step", pa.int32(), nullable=False),
+        # An explanation without any edit has one row, step 0, in which these are null.
+        pa.field("query_cell", pa.int32()),
+        pa.field("distractor", pa.int32()),
+        pa.field("distractor_cell", pa.int32()),
+        pa.field("probability", pa.float64()),
+        pa.field("predicted", pa.int32()),
+        pa.field("objective", pa.float64()),
+    ]
+)
+TIMINGS = pa.schema(
+    [
+        pa.field("task", pa.int32(), nullable=False),
+        pa.field("query", pa.int32(), nullable=False),
+        pa.field("seconds", pa.float64(), nullable=False),
+    ]
+)
+_EDIT = ("query_cell", "distractor", "distractor_cell", "probability", "predicted", "objective")
+#: Parts of `Counterfactual.source` that columns tell; the others are usually the same for a whole method.
+_TOLD = ("evaluator", "query", "distractors", "distractor_indices", "class_names")
+
+
+def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual], names: Sequence[str]) -> pa.Table:
+    """Return one row per edit.
+
+    Parameters
+    ----------
+    start : int
+        Number of the first task.
+    tasks, found, names : sequences
+        One task, counterfactual and image name per explanation.
+    """
+    rows: list[dict[str, Any]] = []
+    shared = _manner(found[0])
+    for number, (task, cf, name) in enumerate(zip(tasks, found, names, strict=True), start):
+        donors = list(task.distractors[: cf.distractors])
+        extra = {name: value for name, value in _manner(cf).items() if value != shared[name]}
+        common = {
+            "task": number, "query": task.query, "name": name, "query_class": cf.query_class, "target": cf.target,
+            "distractors": donors, "before": cf.before.probability, "edits": len(cf.edits), "flipped": cf.flipped,
+            "evaluations": cf.evaluations, "evaluator": cf.source.get("evaluator"),
+            "extra": json.dumps(extra, sort_keys=True) if extra else None,
+        }  # fmt: skip
+        for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
+            own = (edit.query_cell, donors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
+            values = (*own, after.probability, after.predicted, after.objective)
+            rows.append({**common, "step": step, **dict(zip(_EDIT, values, strict=True))})
+        if not cf.edits:
+            rows.append({**common, "step": 0, **dict.fromkeys(_EDIT)})
+    about = {"version": SCHEMA_VERSION, "method": found[0].method, "grid": list(found[0].grid), **shared}
+    return pa.Table.from_pylist(rows, EDITS.with_metadata({"partswap": json.dumps(about, sort_keys=True)}))
+
+
+def _manner(cf: Counterfactual) -> dict[str, dict[str, Any]]:
+    """Return how a counterfactual was found."""
+    source = {name: value for name, value in cf.source.items() if name not in _TOLD}
+    return {"settings": dict(cf.settings), "source": source}
+
+
+def timings_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual]) -> pa.Table:
+    """Return how long each search took: apart from the edits, which are the same every time."""
+    rows = [
+        {"task": number, "query": task.query, "seconds": cf.seconds}
+        for number, (task, cf) in enumerate(zip(tasks, found, strict=True), start)
+    ]
+    return pa.Table.from_pylist(rows, TIMINGS)
+
+
+def counterfactuals_of(table: pa.Table, class_names: Sequence[str]) -> dict[int, tuple[Task, Counterfactual]]:
+    """Return the explanations that `edits_table` wrote, by number of the task."""
+    about = json.loads((table.schema.metadata or {}).get(b"partswap", b"{}"))
+    if about.get("version") != SCHEMA_VERSION:
+        raise FileFormatError(
+            f"a table of edits has version {about.get('version')}, this partswap reads {SCHEMA_VERSION}.",
+            "Use the partswap version that wrote it, or run again.",
+        )
+    by_task: dict[int, list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        by_task.setdefault(row["task"], []).append(row)
+    return {number: _explanation(rows, about, class_names) for number, rows in by_task.items()}
+
+
+def _explanation(
+    rows: list[dict[str, Any]], about: Mapping[str, Any], class_names: Sequence[str]
+) -> tuple[Task, Counterfactual]:
+    first, grid = rows[0], GridShape(*about["grid"])
+    rows = sorted((row for row in rows if row["step"]), key=lambda row: int(row["step"]))
+    if [row["step"] for row in rows] != list(range(1, first["edits"] + 1)):
+        raise FileFormatError(
+            f"the explanation of {first['name']} has {len(rows)} of {first['edits']} edits.", "Run again."
+        )
+    donors = list(first["distractors"])
+    edits, trace = [], []
+    for row in rows:
+        image = donors.index(row["distractor"])
+        edits.append(Edit(row["query_cell"], image * grid.cells + row["distractor_cell"], image))
+        trace.append(Step(row["probability"], row["predicted"], row["objective"]))
+    manner = {**about, **json.loads(first["extra"] or "{}")}
+    named = {first["query_class"], first["target"], *(step.predicted for step in trace)}
+    source = {
+        **manner["source"],
+        **({} if first["evaluator"] is None else {"evaluator": first["evaluator"]}),
+        "query": str(first["query"]),
+        "distractors": [str(index) for index in donors],
+        "distractor_indices": list(range(len(donors))),
+        "class_names": {str(k): class_names[k] for k in sorted(named)},
+    }
+    found = Counterfactual(
+        query_class=first["query_class"], target=first["target"], grid=grid, distractors=len(donors),
+        edits=tuple(edits), before=Step(first["before"], first["query_class"]), trace=tuple(trace),
+        flipped=first["flipped"], method=about["method"], settings=manner["settings"], source=source,
+        evaluations=first["evaluations"],
+    )  # fmt: skip
+    return Task(first["query"], first["target"], tuple(donors)), found
+
+
+def with_seconds(
+    found: Mapping[int, tuple[Task, Counterfactual]], timings: pa.Table
+) -> dict[int, tuple[Task, Counterfactual]]:
+    """Return explanations with how long each took."""
+    known = dict(zip(timings["task"].to_pylist(), timings["seconds"].to_pylist(), strict=True))
+    return {n: (task, replace(cf, seconds=known.get(n, 0.0))) for n, (task, cf) in found.items()}
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write Parquet so that the file is whole or absent, whatever happens; the bytes depend on the table only."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", row_group_size=max(1, len(table)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_of(path)
+    try:
+        # Written by Python, not by Arrow: a full disk is then an OSError with its number.
+        with temporary.open("wb") as file:
+            file.write(sink.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name too, before anyone counts on it
+        finally:
+            os.close(folder)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def temporary_of(path: Path) -> Path:
+    """Return the name a file has while it is written; readers of data sets skip names with a leading dot."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read Parquet; a damaged file raises a partswap error."""
+    try:
+        return pq.ParquetFile(path).read()  # not read_table, which would add the folder's method as a column
+    except (pa.ArrowException, OSError) as error:
+        raise FileFormatError(
+            f"{path} cannot be read ({error}).", "Delete it and run again: it is made anew."
+        ) from error

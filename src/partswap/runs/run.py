@@ -1,0 +1,235 @@
+"""``partswap run``: explain a whole split with several methods, into a folder that survives being killed.
+
+What is explained, from which images and in which order is planned first and the same every time. It is cut into shards;
+each becomes one file, whole or absent. Whoever runs the same command again makes what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import asdict, replace
+from typing import Any
+
+from partswap.data.base import Dataset, digest
+from partswap.data.pairs import nearest_by_attributes
+from partswap.errors import SettingError
+from partswap.metrics import METRICS, Score, score_all
+from partswap.metrics.bootstrap import RESAMPLES
+from partswap.models.fingerprint import model_fingerprint
+from partswap.models.precision import check_device, devices, fast_precision
+from partswap.progress import Track, no_progress
+from partswap.runs import figures
+from partswap.runs.bundle import Bundle, Shard
+from partswap.runs.config import RunConfig
+from partswap.runs.folder import (
+    Run,
+    begin,
+    enough_room,
+    only_one,
+    read_run,
+    refuse_others,
+    versions,
+)
+from partswap.runs.tasks import Tasks, plan_tasks
+from partswap.runs.workbench import AuxiliaryChoice, Setting, open_setting
+from partswap.runs.workers import Found, explain_here
+from partswap.search import Method
+from partswap.search.methods.hard import Hard
+from partswap.store import read_json, write_json
+from partswap.studies.clustering import fit_centroids
+from partswap.studies.tables import ResultTable
+
+__all__ = ["Run", "metrics_table", "open_run_setting", "plan_run", "read_run", "run", "skipped_text"]
+
+
+def run(config: RunConfig, *, setting: Setting | None = None, track: Track = no_progress) -> Run:
+    """Explain what a configuration says, or what is missing of it, and return the finished run.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Data, classifier, auxiliary, methods, where.
+    setting : Setting, optional
+        Data, classifier and auxiliary, if they have been opened already (see `open_run_setting`).
+    track : Track
+        Shows progress; see `partswap.progress`.
+    """
+    if config.precision == "auto":
+        config = replace(config, precision=fast_precision())
+    if config.device == "auto" or config.on == "local":  # a cluster may have what this machine lacks
+        config = replace(config, device=check_device(config.device))
+    with only_one(config.out):
+        if (config.out / "run.json").exists():  # before minutes of features are computed
+            refuse_others(read_run(config.out), {"settings": config.record(), "versions": versions()})
+        setting = setting or open_run_setting(config, track)
+        auxiliary = setting.explainer.auxiliary
+        methods = config.build_methods(auxiliary.tau if auxiliary else None)
+        tasks, skipped = plan_run(config, setting)
+        made = begin(config.out, _record(config, setting, methods, tasks, skipped))
+        missing = made.missing()
+        if missing:
+            # What is drawn from explanations is made again when there are new ones.
+            (config.out / "metrics.json").unlink(missing_ok=True)
+            _explain(made, config, setting, methods, tasks, missing, track)
+        if not _measured(made):
+            _finish(made, setting, track)
+    return made
+
+
+def open_run_setting(config: RunConfig, track: Track = no_progress) -> Setting:
+    """Return data, classifier and auxiliary of a run."""
+    auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
+    if auxiliary is not None and config.tau is not None:
+        auxiliary = replace(auxiliary, tau=config.tau)
+    device = config.device if config.device in devices() else "cpu"
+    return open_setting(
+        config.data, config.path, config.model, split=config.split, weights=config.weights, layer=config.layer,
+        auxiliary=auxiliary, cache=config.cache, precision=config.precision, device=device, track=track,
+        **config.options,
+    )  # fmt: skip
+
+
+def plan_run(config: RunConfig, setting: Setting) -> tuple[Tasks, dict[str, Any]]:
+    """Return what to explain, and what is left out and why."""
+    targets = None if config.selection == "confusion" else _by_attributes(setting.data)
+    logits, labels = setting.encodings.logits, setting.data.labels()
+    every = plan_tasks(logits, labels, distractors=config.distractors, seed=config.seed, targets=targets)
+    images = len(setting.data)
+    skipped = {
+        "unreadable_images": len(setting.data.skipped),
+        "misclassified_queries": every.misclassified,
+        "queries_without_distractors": images - every.misclassified - len(every),
+        "classes_without_distractors": [setting.data.classes[c] for c in every.without_distractors],
+    }
+    tasks = every.first(config.queries, seed=config.seed)
+    skipped["not_drawn"] = len(every) - len(tasks)
+    return tasks, skipped
+
+
+def _by_attributes(data: Dataset) -> Mapping[int, int]:
+    attributes = data.attributes()
+    if attributes is None:
+        raise SettingError(
+            f"the data set {type(data).__name__} has no attributes to choose classes by.", "Use selection: confusion."
+        )
+    return nearest_by_attributes(attributes)
+
+
+def _record(
+    config: RunConfig, setting: Setting, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
+) -> dict[str, Any]:
+    auxiliary = setting.explainer.auxiliary
+    logits = setting.encodings.logits.numpy()
+    return {
+        "settings": config.record(),
+        # With the defaults of today: another version may have others.
+        "methods": {name: {**method.settings(), **method.recorded()} for name, method in methods.items()},
+        "versions": versions(),
+        "seeds": {"distractors and queries": config.seed},
+        "fingerprints": {
+            "data": setting.data.fingerprint(),
+            "model": model_fingerprint(setting.classifier.model),
+            "auxiliary": model_fingerprint(auxiliary.model) if auxiliary else None,
+            # Features that were computed anew may differ in their last bits, and explanations with them.
+            "logits": digest(logits.shape, logits.tobytes()),
+            "plan": digest(tasks.tasks),
+        },
+        "images": len(setting.data),
+        "tasks": len(tasks),
+        "skipped": dict(skipped),
+        "classes": [str(name) for name in setting.data.classes],
+        "layer": setting.explainer.split.layer,
+        "grid": list(setting.explainer.split.grid),
+        "preprocess": asdict(setting.classifier.preprocess),
+    }
+
+
+def _explain(
+    made: Run,
+    config: RunConfig,
+    setting: Setting,
+    methods: Mapping[str, Method],
+    tasks: Tasks,
+    missing: list[Shard],
+    track: Track,
+) -> None:
+    fitted = {name: _fitted(method, setting, config.seed) for name, method in methods.items()}
+    bundle = replace(Bundle.of(setting, tasks.tasks, fitted), device=config.device)
+    every = sum(len(shard) for shard in made.shards())
+    done = every - sum(len(shard) for shard in missing)
+    with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:
+        for shard, found in results:
+            mine = tasks.tasks[shard.start : shard.stop]
+            made.write(shard, mine, found, [setting.data.image_name(task.query) for task in mine])
+            advance(len(shard))
+
+
+def _fitted(method: Method, setting: Setting, seed: int) -> Method:
+    """Return a method with what it learns from the whole split: the clusters of a hard constraint."""
+    aux = setting.encodings.aux
+    if isinstance(method, Hard) and method.by == "clusters" and method.centroids is None and aux is not None:
+        return replace(method, centroids=fit_centroids(aux, method.clusters, seed=seed))
+    return method
+
+
+def _execute(bundle: Bundle, shards: list[Shard], config: RunConfig) -> Generator[Found]:
+    if config.on == "ray":
+        from partswap.runs.ray import explain_on_ray
+
+        yield from explain_on_ray(bundle, shards, address=config.address, workers=config.workers)
+    else:
+        yield from explain_here(bundle, shards, config.workers)
+
+
+def _measured(made: Run) -> bool:
+    """Tell whether every metric there is has been computed."""
+    path = made.folder / "metrics.json"
+    return path.exists() and all(set(METRICS.names()) <= set(found) for found in read_json(path).values())
+
+
+def _finish(made: Run, setting: Setting, track: Track) -> None:
+    """Write figures, then metrics, which say that everything is there."""
+    scores: dict[str, dict[str, Score]] = {}
+    with enough_room(made.folder), track("metrics", len(made.methods) * made.record["tasks"]) as advance:
+        for method in made.methods:
+            rows, explained = [], list(made.explained(method).values())
+            for task, cf in explained:
+                rows.append((cf, setting.facts.evidence(task)))
+                advance(1)
+            scores[method] = score_all(rows, resamples=RESAMPLES)
+            figures.draw_examples(explained, setting, made.folder / "figures" / f"{method}.png")
+        figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
+        content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
+        write_json(made.folder / "metrics.json", content)
+
+
+def metrics_table(made: Run) -> ResultTable:
+    """Return the metrics of a finished run, one column per method."""
+    content = read_json(made.folder / "metrics.json")
+    rows = []
+    for name in METRICS.names():
+        metric = METRICS.get(name)()
+        for which in metric.ways:
+            found = [(scores[name][which], scores[name][f"{which}_interval"]) for scores in content.values()]
+            if any(value is not None for value, _ in found):
+                rows.append([metric.heading(which), *(metric.show(*score) for score in found)])
+    settings = made.record["settings"]
+    note = f"{made.record['tasks']} images of {settings['data']} {settings['split']}, {settings['model']}."
+    return ResultTable(f"Run {made.folder}", ["metric", *content], rows, f"{note} {skipped_text(made)}")
+
+
+def skipped_text(made: Run) -> str:
+    """Return in words what a run left out."""
+    skipped = made.record["skipped"]
+    empty = skipped["classes_without_distractors"]
+    words = [f"{skipped['misclassified_queries']} of {made.record['images']} images are misclassified"]
+    if skipped.get("unreadable_images"):
+        words.append(f"{skipped['unreadable_images']} more cannot be read")
+    if empty:
+        words.append(
+            f"{skipped['queries_without_distractors']} have no distractor (no image of {len(empty)} classes is right)"
+        )
+    if skipped["not_drawn"]:
+        words.append(f"{skipped['not_drawn']} were not drawn")
+    return f"Left out: {', '.join(words)}."

@@ -1,0 +1,202 @@
+"""Explain a whole split from its features: who is explained towards what, from which images, and what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from partswap.counterfactual import Counterfactual
+from partswap.data.base import Dataset
+from partswap.data.geometry import on_canvas
+from partswap.data.on_grid import CellFacts, cell_facts
+from partswap.data.pairs import confused_classes, draw_distractors
+from partswap.errors import PartswapError, SettingError
+from partswap.explainer import Encoded, Explainer
+from partswap.features import Encodings
+from partswap.grid import GridShape
+from partswap.images import Preprocess
+from partswap.metrics import Evidence
+from partswap.progress import Track, no_progress
+from partswap.search import Method
+from partswap.search.methods.base import CellParts
+
+
+@dataclass(frozen=True)
+class Task:
+    """One explanation to make.
+
+    Attributes
+    ----------
+    query : int
+        Which image.
+    target : int
+        Towards which class.
+    distractors : tuple of int
+        From which images, in the order they were drawn.
+    """
+
+    query: int
+    target: int
+    distractors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All explanations of a split, and why some images have none.
+
+    Attributes
+    ----------
+    tasks : list of Task
+        In the order of the images.
+    misclassified : int
+        Images that the model gets wrong: there is no right decision to explain.
+    without_distractors : list of int
+        Classes no image of which the model gets right, though others should be explained towards them.
+    """
+
+    tasks: list[Task]
+    misclassified: int
+    without_distractors: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def first(self, count: int | None, *, seed: int = 0) -> Tasks:
+        """Return some of the tasks, drawn at random but kept in order."""
+        if count is None or count >= len(self.tasks):
+            return self
+        chosen = torch.randperm(len(self.tasks), generator=torch.Generator().manual_seed(seed))[:count]
+        return Tasks([self.tasks[i] for i in sorted(chosen.tolist())], self.misclassified, self.without_distractors)
+
+
+def plan_tasks(
+    logits: Tensor,
+    labels: NDArray[np.int64],
+    *,
+    distractors: int = 20,
+    seed: int = 0,
+    targets: Mapping[int, int] | None = None,
+) -> Tasks:
+    """Return what to explain: every image the model gets right, towards the class it is most confused with.
+
+    Parameters
+    ----------
+    logits : Tensor
+        ``(n, classes)`` over the evaluated split.
+    labels : numpy.ndarray
+        ``(n,)``.
+    distractors : int
+        How many to draw, if there are so many that the model gets right.
+    seed : int
+        For the draw.
+    targets : Mapping[int, int], optional
+        Class to class; by default from the confusion matrix.
+    """
+    truth = torch.from_numpy(labels)
+    right = logits.argmax(1) == truth
+    targets = targets if targets is not None else confused_classes(logits, truth)
+    # Who is right is found once: looking through all logits again for every query is quadratic.
+    donors_of: dict[int, list[int]] = {}
+    for index in right.nonzero().flatten().tolist():
+        donors_of.setdefault(int(labels[index]), []).append(index)
+    tasks: list[Task] = []
+    empty: set[int] = set()
+    for query in right.nonzero().flatten().tolist():
+        target = targets[int(labels[query])]
+        donors = draw_distractors(donors_of.get(target, ()), distractors, seed=seed, query=query)
+        if donors:
+            tasks.append(Task(query, target, tuple(donors)))
+        else:
+            empty.add(target)
+    if not tasks:
+        raise PartswapError(
+            f"there is nothing to explain: the model gets {int(right.sum())} of {len(labels)} images right, and "
+            f"{len(empty)} classes have no distractor.",
+            "Use a better classifier, or more images.",
+        )
+    return Tasks(tasks, int((~right).sum()), sorted(empty))
+
+
+def explain_tasks(
+    explainer: Explainer,
+    encodings: Encodings | Encoded,
+    tasks: Sequence[Task],
+    method: Method,
+    *,
+    facts: Facts | None = None,
+    track: Track = no_progress,
+    title: str = "",
+) -> Iterator[tuple[Task, Counterfactual]]:
+    """Yield every task with its counterfactual, in order; methods for one distractor get the first.
+
+    `facts` is what methods that want annotated parts are told.
+    """
+    parts = None if facts is None else facts.parts
+    with track(title or method.title, len(tasks)) as advance:
+        for task in tasks:
+            yield task, explain_task(explainer, task, method, encodings.select, parts)
+            advance(1)
+
+
+def explain_task(
+    explainer: Explainer,
+    task: Task,
+    method: Method,
+    select: Callable[[Sequence[int]], Encoded],
+    parts: Callable[[int], CellParts] | None,
+) -> Counterfactual:
+    """Return the counterfactual of a task.
+
+    `select` gives the features of some images; `parts`, of one image, the parts its cells hold, for methods that want
+    to know.
+    """
+    donors = task.distractors[: method.distractors]
+    told: dict[str, Any] = {}
+    if method.wants_parts:
+        if parts is None:
+            raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
+        told = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in donors]}
+    explainer.method = method
+    # That the model gets the distractors right was seen when the tasks were planned.
+    return explainer.explain(select([task.query]), select(donors), task.target, keep_misclassified=True, **told)
+
+
+class Facts:
+    """What the cells of a data set's images hold, looked up once each.
+
+    Parameters
+    ----------
+    data : Dataset
+        The images.
+    preprocess : Preprocess
+        How the classifier sees them.
+    grid : GridShape
+        Its grid.
+    """
+
+    def __init__(self, data: Dataset, preprocess: Preprocess, grid: GridShape) -> None:
+        self.data, self.preprocess, self.grid = data, preprocess, grid
+        self._known: dict[int, CellFacts] = {}
+
+    def __getitem__(self, index: int) -> CellFacts:
+        if index not in self._known:
+            self._known[index] = cell_facts(on_canvas(self.data[index], self.preprocess), self.grid)
+        return self._known[index]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def parts(self, index: int) -> CellParts:
+        """Return the parts with a keypoint in each cell of an image; none at all if nobody annotated it."""
+        return self[index].keypoints or (frozenset[str](),) * self.grid.cells
+
+    def evidence(self, task: Task) -> Evidence:
+        """Return what is known about the images of a task."""
+        differing = self.data.differing_parts(self.data.label(task.query), task.target)
+        return Evidence(self[task.query], [self[k] for k in task.distractors], differing)

@@ -1,0 +1,154 @@
+"""Shards on several processes of this machine; they explain, and the caller writes."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import pickle
+import signal
+import traceback
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+
+from partswap.counterfactual import Counterfactual
+from partswap.errors import PartswapError
+from partswap.runs.bundle import Bundle, Session, Shard, one_thread
+
+Found = tuple[Shard, list[Counterfactual]]
+#: How often a shard is tried again when its process dies.
+RETRIES = 1
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = None) -> Iterator[Found]:
+    """Yield every shard with its counterfactuals, in any order; with one worker, in this process and in order.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        What to explain.
+    shards : sequence of Shard
+        Which parts of it.
+    workers : int, optional
+        How many processes; by default one per core, or one on a GPU. The result does not depend on it.
+    """
+    # Several processes on one GPU would only get into each other's way, unless one asks for them.
+    count = min(workers or (cores() if bundle.device == "cpu" else 1), len(shards))
+    if count > 1:
+        yield from _Pool(bundle, count).run(shards)
+    elif count:
+        with one_thread():
+            session = Session(bundle)
+            for shard in shards:
+                yield shard, session.explain(shard)
+
+
+class _Worker:
+    """A process with the shard it works on."""
+
+    def __init__(self) -> None:
+        # Spawned, not forked: a copy of a process in which torch already has threads may hang.
+        context = mp.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()  # or we would never see it closed
+        self.shard: Shard | None = None
+        self.ready = False
+
+    def give(self, shard: Shard, bundle: Bundle) -> None:
+        self.shard = shard
+        with suppress(OSError):  # if it is gone, reading from it says so
+            if not self.ready:
+                # Not an argument of the process: those are handed over in a way that waits forever for one that died.
+                self.pipe.send(bundle)
+                self.ready = True
+            self.pipe.send(shard)
+
+    def stop(self) -> None:
+        self.process.kill()  # it writes no files, so there is nothing to finish
+        self.process.join()
+        self.pipe.close()
+
+
+class _Pool:
+    def __init__(self, bundle: Bundle, count: int) -> None:
+        self.bundle = bundle
+        self.workers: list[_Worker] = []
+        self.count = count
+
+    def run(self, shards: Sequence[Shard]) -> Iterator[Found]:
+        waiting, lost = deque(shards), Counter[Shard]()
+        try:
+            for _ in range(self.count):  # one by one, so that those that started are stopped if another does not
+                self.workers.append(_Worker())
+            while waiting or any(worker.shard for worker in self.workers):
+                for worker in self.workers:
+                    if worker.shard is None and waiting:
+                        worker.give(waiting.popleft(), self.bundle)
+                busy = {worker.pipe: worker for worker in self.workers if worker.shard is not None}
+                for pipe in wait(list(busy)):
+                    worker = busy[pipe]  # type: ignore[index]
+                    shard = worker.shard
+                    assert shard is not None  # busy ones have one
+                    try:
+                        answer = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        waiting.appendleft(shard)
+                        lost[shard] += 1
+                        self._replace(worker, lost[shard])
+                        continue
+                    worker.shard = None
+                    if isinstance(answer, BaseException):
+                        raise answer
+                    yield shard, answer
+        finally:
+            for worker in self.workers:
+                worker.stop()
+
+    def _replace(self, worker: _Worker, times: int) -> None:
+        worker.stop()
+        self.workers.remove(worker)
+        if times > RETRIES:
+            code = worker.process.exitcode
+            raise PartswapError(
+                f"a worker process died {times} times on the same shard ({worker.shard}, exit code {code}).",
+                "If the machine ran out of memory, use fewer --workers or a smaller memory_mb, and run again: what is "
+                "done is kept.",
+            )
+        self.workers.append(_Worker())
+
+
+def _serve(pipe: Connection) -> None:
+    """Explain shards of the bundle that comes first until the pipe is closed; the life of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted and ends us
+    session: Session | None = None
+    with one_thread(), suppress(EOFError):
+        bundle = pipe.recv()
+        while True:
+            shard = pipe.recv()
+            try:
+                session = session or Session(bundle)
+                answer: list[Counterfactual] | Exception = session.explain(shard)
+            except Exception as error:  # whatever it is, it is raised again where it is seen
+                answer = _sendable(error)
+            try:
+                pipe.send(answer)
+            except OSError:  # whoever asked has died
+                return
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # an error of someone else's making may fail in any way here
+        return RuntimeError(traceback.format_exc())
+    if not isinstance(error, PartswapError):
+        error.add_note(traceback.format_exc())
+    return error

@@ -1,0 +1,192 @@
+"""The demo: explain some tens of aviary birds with several methods, and compare.
+
+Everything it needs is in the package: the birds are drawn, the networks are small and shipped with their weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from PIL import Image
+from rich import box
+from rich.table import Table
+
+from partswap.counterfactual import Counterfactual
+from partswap.data.sets.aviary import Aviary
+from partswap.errors import SettingError
+from partswap.explainer import Explainer
+from partswap.metrics import METRICS, Evidence, Score, score_all
+from partswap.models import shipped
+from partswap.progress import Track, no_progress
+from partswap.runs.tasks import Facts, Task, explain_tasks, plan_tasks
+from partswap.search import METHODS
+
+#: The columns of the table: metric, and whether it shows first edits or all of them.
+COLUMNS = (
+    ("near_kp", "all"),
+    ("same_kp", "single"),
+    ("same_kp", "all"),
+    ("true_part", "all"),
+    ("edits", "all"),
+    ("flip_rate", "all"),
+    ("seconds", "all"),
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One query, explained by several methods.
+
+    Attributes
+    ----------
+    title : str
+        What is explained.
+    truth : sequence of str
+        Parts in which the two classes truly differ, if known.
+    found : Mapping[str, Counterfactual]
+        By method's title.
+    """
+
+    title: str
+    truth: Sequence[str]
+    found: Mapping[str, Counterfactual]
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found.
+
+    Attributes
+    ----------
+    model : str
+        Which classifier was explained.
+    accuracy : float
+        Its accuracy on the birds that were drawn.
+    birds : int
+        How many birds were drawn.
+    explained : dict
+        By method: every counterfactual with what is known about its images.
+    """
+
+    model: str
+    accuracy: float
+    birds: int
+    explained: dict[str, list[tuple[Counterfactual, Evidence]]] = field(repr=False)
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, Score]]:
+        """All metrics, by method."""
+        return {name: score_all(rows) for name, rows in self.explained.items()}
+
+    @property
+    def queries(self) -> int:
+        """How many birds were explained."""
+        return len(next(iter(self.explained.values())))
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        return f"{self.queries} birds, shipped {self.model} classifier ({self.accuracy:.0%} right)"
+
+    @property
+    def note(self) -> str:
+        """What was done, in two sentences."""
+        return (
+            f"{self.queries} birds the classifier gets right, each explained towards the species it is most confused "
+            f"with. Classifier: shipped {self.model}, {self.accuracy:.0%} of {self.birds} test birds right."
+        )
+
+    def examples(self) -> list[Example]:
+        """Return every query with what each method found for it, the most telling first."""
+        examples = []
+        for cfs in zip(*self.explained.values(), strict=True):
+            first, evidence = cfs[0]
+            title = f"{first.class_name(first.query_class)} → {first.class_name(first.target)}"
+            found = {METHODS.get(m).title: cf for m, (cf, _) in zip(self.explained, cfs, strict=True)}
+            examples.append(Example(title, sorted(evidence.differing or ()), found))
+        # Species that differ in the fewest parts are the hardest to tell apart.
+        return sorted(examples, key=lambda example: len(example.truth))
+
+
+def run_demo(
+    *,
+    model: str = "vgg",
+    methods: Sequence[str] = ("goyal", "paper", "partswap"),
+    queries: int = 40,
+    distractors: int = 10,
+    per_class: int = 12,
+    seed: int = 0,
+    track: Track = no_progress,
+) -> DemoResult:
+    """Explain `queries` birds with each method.
+
+    Parameters
+    ----------
+    model : {"vgg", "resnet"}
+        Which shipped classifier to explain.
+    methods : sequence of str
+        Names of registered methods.
+    queries, distractors, per_class : int
+        How many images to explain, to take regions from, and to draw per species.
+    seed : int
+        Which birds, and which distractors.
+    track : Track
+        Shows progress; see `partswap.progress`.
+    """
+    if queries < 1 or distractors < 1 or per_class < 2:
+        raise SettingError(
+            f"queries={queries}, distractors={distractors}, per_class={per_class}.",
+            "Use at least 1 query, 1 distractor and 2 images per class.",
+        )
+    if seed < 0 or not methods:
+        raise SettingError(f"seed={seed}, methods={list(methods)}.", "Use a seed from 0 and at least one method.")
+    data = Aviary("test", per_class=per_class, seed=seed)
+    with track("drawing birds", len(data)) as advance:
+        pictures = [Image.fromarray(p) for p in data.pixels(workers=os.cpu_count() or 1)]
+        advance(len(data))
+    explainer = Explainer(
+        shipped.load(model), auxiliary="aviary", preprocess=shipped.PREPROCESS, class_names=data.classes
+    )
+    with track("computing features", len(data)) as advance:
+        encoded = explainer.encode(pictures)
+        advance(len(data))
+    tasks = plan_tasks(encoded.logits, data.labels(), distractors=distractors, seed=seed).tasks
+    chosen = _take_turns(tasks, data, queries, seed)
+    facts = Facts(data, shipped.PREPROCESS, explainer.split.grid)
+    explained: dict[str, list[tuple[Counterfactual, Evidence]]] = {}
+    for name in methods:
+        found = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)
+        explained[name] = [(cf, facts.evidence(task)) for task, cf in found]
+    right = encoded.logits.argmax(1).numpy() == data.labels()
+    return DemoResult(model, float(right.mean()), len(data), explained)
+
+
+def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
+    """Return the comparison of methods as a table for the terminal."""
+    # Narrow enough for 80 columns.
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
+    table.add_column("method", no_wrap=True)
+    for name, which in COLUMNS:
+        metric = METRICS.get(name)()
+        label = metric.title + (f"\n{which}" if metric.single else "")
+        table.add_column(label, justify="right")
+    for method, found in scores.items():
+        cells = [METRICS.get(name)().show(getattr(found[name], which)) for name, which in COLUMNS]
+        table.add_row(METHODS.get(method).title, *cells)
+    return table
+
+
+def _take_turns(tasks: Sequence[Task], data: Aviary, count: int, seed: int) -> list[Task]:
+    """Return some of the tasks, drawn at random, species taking turns."""
+    known = {task.query: task for task in tasks}
+    by_class: dict[int, list[Task]] = {}
+    for index in np.random.default_rng(seed).permutation(len(data)).tolist():
+        if index in known:
+            by_class.setdefault(data.label(index), []).append(known[index])
+    turns = itertools.zip_longest(*by_class.values())
+    return [task for turn in turns for task in turn if task is not None][:count]

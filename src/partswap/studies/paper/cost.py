@@ -1,0 +1,55 @@
+"""Supplement: multiply-adds of one edit."""
+
+from __future__ import annotations
+
+import torch
+
+from partswap.heads import HeadPlan
+from partswap.heads.costs import module_macs
+from partswap.search.find import screen_size
+from partswap.search.screening import screened_macs
+from partswap.studies.paper.lab import PAPER, Lab, Result
+from partswap.studies.tables import Cell, ResultTable
+
+#: The paper's own figures for VGG-16, one distractor, in 1e9.
+PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter": 59.6, "semantic term": 8.2}
+
+
+@PAPER.register("cost")
+def cost(lab: Lab) -> Result:
+    """Return the cost of one edit, the authors' way and ours, for one distractor and for many."""
+    setting = lab.setting
+    split, size = setting.explainer.split, setting.classifier.preprocess.size
+    image = torch.randn(1, 3, size, size)
+    with torch.no_grad():
+        grid = split.features(image)
+    features = module_macs(split.features, image)
+    head = split.head.bind(getattr(grid, "context", None))
+    whole = module_macs(head, grid)
+    cells = split.grid.cells
+    auxiliary = setting.explainer.auxiliary
+    rows: list[list[Cell]] = []
+    for count in (1, lab.config.distractors):
+        candidates = count * cells * cells
+        evaluator = HeadPlan(head, split.grid).evaluator(grid[0], grid.expand(count, -1, -1, -1), 2**30)
+        one = evaluator.macs_per_candidate()
+        screened = min(candidates, screen_size(evaluator, beam=1) or candidates)
+        both = (1 + count) * features
+        ways = {
+            "every candidate, the whole head": both + candidates * whole,
+            "with the 10 % prefilter": both + 0.1 * candidates * whole,
+            "partswap, every candidate, exact": both + candidates * one,
+            "partswap, screened, first edit": both + screened_macs(evaluator, whole, screened),
+        }
+        if auxiliary is not None:
+            inputs = auxiliary.inputs([setting.classifier.preprocess.canvas(setting.data.image(0))])
+            with torch.no_grad():
+                channels = auxiliary.forward(inputs).shape[1]
+            ways["semantic term"] = (1 + count) * module_macs(auxiliary.model, inputs) + candidates * channels
+        for way, macs in ways.items():
+            published = PUBLISHED.get(way) if lab.comparable and count == 1 else None
+            rows.append([count, way, macs / 1e9, (macs - both) / 1e9 if way != "semantic term" else None, published])
+    columns = ["distractors", "way", "1e9 multiply-adds", "without the features", "paper"]
+    where = f"{setting.classifier.architecture} cut at {split.layer}"
+    note = f"{where}: features {features / 1e9:.2f}e9, head {whole / 1e9:.3f}e9."
+    return Result(ResultTable("Multiply-adds of one edit", columns, rows, note, digits=2))

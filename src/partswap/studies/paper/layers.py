@@ -1,0 +1,41 @@
+"""Supplement: where the network is cut (conv5_1 against conv5_3, finer grids against coarser ones)."""
+
+from __future__ import annotations
+
+import torch
+
+from partswap.cut.layers import list_layers
+from partswap.studies.paper.lab import PAPER, Lab, Result, cell
+from partswap.studies.tables import Cell, ResultTable
+
+#: The paper says of ResNet-50 on CUB: #Edits 8.0 at conv5_3 and 3.2 at conv5_1.
+PUBLISHED = {("cub", "layer4"): "8.0 edits", ("cub", "layer4.2"): "8.0 edits", ("cub", "layer4.0"): "3.2 edits"}
+
+
+@PAPER.register("layers")
+def layers(lab: Lab) -> Result:
+    """Return the metrics at the default cut, at the last one, and at the last one with a finer grid."""
+    rows: list[list[Cell]] = []
+    for layer, grid in places(lab):
+        for method, title in (("paper", "Vandenhende et al."), ("partswap", "partswap")):
+            scores = lab.scores(method, layer=layer)
+            numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "flip_rate", "seconds")]
+            known = lab.family == "resnet" and method == "paper"
+            rows.append([layer, grid, title, *numbers, PUBLISHED.get((lab.config.data, layer)) if known else None])
+    columns = ["layer", "grid", "method", "Near-KP", "Same-KP", "#Edits", "flipped", "seconds", "paper"]
+    return Result(ResultTable("Where the network is cut, all edits", columns, rows, lab.note(cut=False), digits=2))
+
+
+def places(lab: Lab) -> list[tuple[str, str]]:
+    """Return the layers to compare, each with its grid."""
+    cut = lab.setting.explainer.split
+    size = lab.setting.classifier.preprocess.size
+    found = list_layers(lab.setting.classifier.model, probe=torch.randn(2, 3, size, size))
+    finer = [place for place in found if place.grid.cells > cut.grid.cells]
+    # A layer without weights after another one of the same grid (a pooling that pools nothing) is no other place.
+    weighted = {name for name, m in lab.setting.classifier.model.named_modules() if any(True for _ in m.parameters())}
+    alike = [place for place in found if place.grid == cut.grid and place.name in weighted]
+    chosen = {cut.layer: str(cut.grid)}
+    for place in (*alike[-1:], *finer[-1:]):
+        chosen[place.name] = str(place.grid)
+    return list(chosen.items())

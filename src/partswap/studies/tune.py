@@ -1,0 +1,176 @@
+"""``partswap tune``: choose `lam` and `tau` for a classifier and an auxiliary (the paper's Fig. 4).
+
+More weight on semantics gives more edits that swap like for like, and more edits. Which pair of values is best depends
+on how peaked the classifier is and on how the auxiliary's cosines spread, so it is measured on images that are not the
+test images, and the choice is the knee of the curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partswap.errors import SettingError
+from partswap.metrics import score_all
+from partswap.progress import Track, no_progress
+from partswap.runs.tasks import explain_tasks, plan_tasks
+from partswap.runs.workbench import Setting
+from partswap.search import METHODS
+from partswap.studies.tables import ResultTable
+
+LAMBDAS = (0.0, 0.1, 0.2, 0.4, 0.8)
+TAUS = (0.03, 0.1, 0.3)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one pair of settings gives, over all edits."""
+
+    lam: float
+    tau: float
+    same_kp: float
+    near_kp: float
+    edits: float
+    flip_rate: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All pairs that were tried.
+
+    Attributes
+    ----------
+    method : str
+        Which method.
+    points : list of Point
+        One per pair.
+    best : Point
+        The chosen one.
+    note : str
+        On which images.
+    """
+
+    method: str
+    points: list[Point]
+    best: Point
+    note: str
+
+    def table(self) -> ResultTable:
+        """Return every pair, the chosen one marked."""
+        front = pareto(self.points)
+        rows = [
+            [p.lam, p.tau, 100 * p.same_kp, 100 * p.near_kp, p.edits, 100 * p.flip_rate,
+             "chosen" if p == self.best else "front" if p in front else ""]
+            for p in self.points
+        ]  # fmt: skip
+        columns = ["lam", "tau", "Same-KP", "Near-KP", "#Edits", "flipped", ""]
+        return ResultTable(f"lam and tau for {self.method}", columns, rows, self.note, digits=2)
+
+    def plot(self, path: Path) -> Path:
+        """Draw Same-KP against the number of edits, one line per temperature, the front and the choice marked."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+        axis = figure.subplots()
+        taus = sorted({p.tau for p in self.points})
+        colours = ["#4477aa", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#66ccee"]
+        for colour, tau in zip(colours * len(taus), taus, strict=False):
+            line = sorted((p for p in self.points if p.tau == tau), key=lambda p: p.lam)
+            axis.plot(
+                [p.edits for p in line], [100 * p.same_kp for p in line], "o-", color=colour, label=f"tau = {tau:g}"
+            )
+            for p in line:
+                axis.annotate(f"{p.lam:g}", (p.edits, 100 * p.same_kp), textcoords="offset points", xytext=(5, -10),
+                              fontsize=8, color=colour)  # fmt: skip
+        axis.plot([self.best.edits], [100 * self.best.same_kp], "o", ms=15, mfc="none", mec="black", mew=1.5)
+        axis.annotate(f"lam = {self.best.lam:g}, tau = {self.best.tau:g}", (self.best.edits, 100 * self.best.same_kp),
+                      textcoords="offset points", xytext=(14, 8), fontsize=10)  # fmt: skip
+        axis.set_xlabel("edits until the decision flips (fewer is better)")
+        axis.set_ylabel("Same-KP, all edits, % (more is better)")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.margins(0.12)
+        axis.legend(frameon=False, loc="lower right", title="numbers: lam")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=130)
+        return path
+
+    def record(self) -> dict[str, Any]:
+        """Return the choice and all points as plain values."""
+        return {"method": self.method, "best": vars(self.best), "points": [vars(p) for p in self.points]}
+
+
+def tune(
+    setting: Setting,
+    *,
+    method: str = "partswap",
+    lambdas: Sequence[float] = LAMBDAS,
+    taus: Sequence[float] = TAUS,
+    queries: int = 100,
+    distractors: int = 20,
+    seed: int = 0,
+    track: Track = no_progress,
+) -> Tuning:
+    """Try all pairs on some images of the setting's split and choose one.
+
+    Use a split that is not the one results are reported on.
+    """
+    if setting.auxiliary is None:
+        raise SettingError("there is no auxiliary to tune for.", "Pass one: --auxiliary NAME.")
+    made = METHODS.get(method)()
+    if not hasattr(made, "lam") or not hasattr(made, "tau"):
+        raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
+    if not setting.data.parts:
+        raise SettingError("this data set has no keypoints to tune by.", "Use the values of a similar one.")
+    planned = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=distractors, seed=seed)
+    tasks = planned.first(queries, seed=seed)
+    points = []
+    for tau in taus:
+        for lam in lambdas:
+            chosen = replace(made, lam=lam, tau=tau)  # type: ignore[call-arg]
+            found = explain_tasks(
+                setting.explainer,
+                setting.encodings,
+                tasks.tasks,
+                chosen,
+                track=track,
+                title=f"lam {lam:g}, tau {tau:g}",
+            )
+            scores = score_all([(cf, setting.facts.evidence(task)) for task, cf in found])
+            same, near, edits = scores["same_kp"].all, scores["near_kp"].all, scores["edits"].all
+            if same is None or near is None or edits is None:
+                raise SettingError(
+                    "nothing flipped, so there is nothing to compare.", "Use more queries or another lam."
+                )
+            points.append(Point(lam, tau, same, near, edits, scores["flip_rate"].all or 0.0))
+    note = (
+        f"{len(tasks)} images of {setting.data.split}, up to {distractors} distractors, "
+        f"{setting.classifier.architecture}, auxiliary {setting.auxiliary.name}."
+    )
+    return Tuning(method, points, knee(points), note)
+
+
+def pareto(points: Sequence[Point]) -> list[Point]:
+    """Return the points that no other beats in both Same-KP and number of edits."""
+    return [
+        p
+        for p in points
+        if not any(
+            q.same_kp >= p.same_kp and q.edits <= p.edits and (q.same_kp > p.same_kp or q.edits < p.edits)
+            for q in points
+        )
+    ]
+
+
+def knee(points: Sequence[Point]) -> Point:
+    """Return the point of the front that is farthest above the line between its ends, both axes scaled to 0..1."""
+    front = sorted(pareto(points), key=lambda p: p.edits)
+    edits = np.array([p.edits for p in front])
+    same = np.array([p.same_kp for p in front])
+    across, up = float(np.ptp(edits)) or 1.0, float(np.ptp(same)) or 1.0
+    above = (same - same[0]) / up - (edits - edits[0]) / across
+    best = above.max()
+    return max((p for p, a in zip(front, above, strict=True) if a >= best - 1e-9), key=lambda p: p.same_kp)

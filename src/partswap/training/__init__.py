@@ -1,0 +1,1 @@
+"""Training: classifiers, parts detectors, and the small networks of the aviary."""

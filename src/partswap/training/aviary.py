@@ -1,0 +1,287 @@
+"""Train the small aviary networks whose weights ship with the package.
+
+``partswap aviary train vgg | resnet | auxiliary`` runs these; each takes a few minutes on two cores. The auxiliary
+never sees a label: it learns that a cell and the same spot of a recoloured, turned, cropped copy of the image
+belong together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from partswap.data.sets.aviary import Aviary
+from partswap.errors import SettingError
+from partswap.models.precision import autocast, fast_precision
+from partswap.models.shipped import STANDARDISE, build, normalise
+from partswap.models.small import SmallResNet, SmallVGG
+
+console = Console()
+
+
+def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = None, seed: int = 0) -> float:
+    """Train one of the shipped networks and save it in half precision.
+
+    Parameters
+    ----------
+    which : {"vgg", "resnet", "auxiliary"}
+        The network.
+    out : pathlib.Path
+        Where the safetensors file goes.
+    per_class : int
+        How many images of each species to draw.
+    epochs : int, optional
+        Passes over them; the default is what the shipped weights had.
+    seed : int
+        For weights, order and augmentation.
+
+    Returns
+    -------
+    float
+        Test accuracy of a classifier; for the auxiliary, how often a keypoint's nearest cell in another image
+        holds the same part (labels serve for this number only).
+    """
+    torch.manual_seed(seed)
+    model = build(which)
+    if per_class < 10 or (epochs is not None and epochs < 1):
+        raise SettingError(f"per_class={per_class}, epochs={epochs}.", "Use at least 10 images and 1 epoch.")
+    classifier = which != "auxiliary"
+    data = Aviary("train" if classifier else "unlabelled", per_class=per_class if classifier else per_class * 3 // 5)
+    console.print(f"drawing {len(data):,} birds ...")
+    pixels = data.pixels(workers=os.cpu_count() or 1)
+    if isinstance(model, SmallVGG | SmallResNet):
+        labels = np.array([data.label(i) for i in range(len(data))])
+        _fit_classifier(model, pixels, labels, epochs or (18 if which == "vgg" else 12), seed)
+    else:
+        _fit_auxiliary(model, pixels, epochs or 8, seed)
+    model.eval()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    half = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in model.state_dict().items()}
+    save_file(half, out)
+    score = _accuracy(model) if classifier else part_matching(model)
+    console.print(f"{which}: {score:.1%}, saved {out} ({out.stat().st_size / 1e6:.2f} MB)")
+    return score
+
+
+def _batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    order = torch.randperm(count, generator=generator)
+    yield from order[: count - count % size].split(size)
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def _fit_classifier(
+    model: SmallVGG | SmallResNet,
+    pixels: NDArray[np.uint8],
+    labels: NDArray[np.intp],
+    epochs: int,
+    seed: int,
+    batch: int = 64,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    # The arrays are channel-last in memory, which is also what convolutions like best.
+    images, targets = torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels)
+    steps = epochs * (len(images) // batch)
+    # A linear classifier on the mean of the cells coaches the features during training, and is thrown away: a
+    # flattened head alone takes long to teach them that a crown is a crown wherever it is.
+    coach = nn.Linear(96, int(labels.max()) + 1)
+    optimiser = torch.optim.AdamW([*model.parameters(), *coach.parameters()], lr=1e-3, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps, pct_start=0.2)
+    model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    with _progress() as progress:
+        task = progress.add_task("training", total=steps)
+        for _ in range(epochs):
+            right = seen = 0
+            for chosen in _batches(len(images), batch, generator):
+                batch_pixels = images[chosen]
+                flips = torch.rand(len(chosen), generator=generator) < 0.5
+                batch_pixels[flips] = batch_pixels[flips].flip(3)
+                batch_pixels = _shifted(batch_pixels, generator)
+                gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
+                x = normalise(batch_pixels).mul_(gain)
+                with autocast(fast_precision()):
+                    grid = model.features(x)
+                    logits, guess = model.classify(grid).float(), coach(grid.mean((2, 3))).float()
+                loss = F.cross_entropy(logits, targets[chosen], label_smoothing=0.05)
+                loss = loss + 0.5 * F.cross_entropy(guess, targets[chosen], label_smoothing=0.05)
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                right += int((logits.argmax(1) == targets[chosen]).sum())
+                seen += len(x)
+                progress.update(task, advance=1, description=f"training, {right / seen:.1%} right")
+
+
+def _shifted(pixels: Tensor, generator: torch.Generator, most: int = 20) -> Tensor:
+    """Move every image ``(3, h, w)`` by a random number of pixels; the edge is repeated."""
+    size = pixels.shape[-1]
+    moves = torch.randint(-most, most + 1, (len(pixels), 2), generator=generator).tolist()
+    at = torch.arange(size)
+    out = torch.empty_like(pixels)
+    for k, (dy, dx) in enumerate(moves):
+        rows, cols = (at + dy).clamp(0, size - 1), (at + dx).clamp(0, size - 1)
+        out[k] = pixels[k].permute(1, 2, 0)[rows][:, cols].permute(2, 0, 1)
+    return out
+
+
+@torch.inference_mode()
+def _accuracy(model: nn.Module) -> float:
+    data = Aviary("test", per_class=20)
+    pixels = data.pixels(workers=os.cpu_count() or 1)
+    labels = torch.tensor([data.label(i) for i in range(len(data))])
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    found = torch.cat([model(normalise(x)).argmax(1) for x in images.split(64)])
+    return float((found == labels).float().mean())
+
+
+# -- the auxiliary --------------------------------------------------------------------------------------------------
+
+
+def _random_affine(count: int, generator: torch.Generator) -> Tensor:
+    """Return ``(count, 2, 3)`` maps from a view's canvas to the image's, both in [-1, 1]."""
+
+    def uniform(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(count, generator=generator)
+
+    zoom, angle = uniform(0.55, 1.05), uniform(-0.5, 0.5)
+    mirror = torch.where(torch.rand(count, generator=generator) < 0.5, -1.0, 1.0)
+    room = (1.05 - zoom).clamp(min=0.08)
+    shift_x, shift_y = uniform(-1, 1) * room, uniform(-1, 1) * room
+    cos, sin = torch.cos(angle) * zoom, torch.sin(angle) * zoom
+    rows = [torch.stack([cos * mirror, -sin, shift_x], 1), torch.stack([sin * mirror, cos, shift_y], 1)]
+    return torch.stack(rows, 1)
+
+
+def _warp(x: Tensor, to_image: Tensor, size: int = 160) -> Tensor:
+    where = F.affine_grid(to_image, [len(x), 3, size, size], align_corners=False)
+    return F.grid_sample(x, where, padding_mode="reflection", align_corners=False)
+
+
+def _recolour(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Change the colours of [0, 1] images beyond recognition, so that only shape and place say what a part is."""
+    n = len(x)
+    mixed = torch.stack([image[torch.randperm(3, generator=generator)] for image in x])
+    grey = x.mean(1, keepdim=True).expand_as(x)
+    strength = torch.rand(n, 1, 1, 1, generator=generator)
+    mixed = grey + (mixed - grey) * (0.2 + 1.1 * strength)
+    negative = (torch.rand(n, 1, 1, 1, generator=generator) < 0.15).float()
+    mixed = mixed * (1 - negative) + (1 - mixed) * negative
+    gain = 0.6 + 0.8 * torch.rand(n, 3, 1, 1, generator=generator)
+    lift = 0.4 * (torch.rand(n, 1, 1, 1, generator=generator) - 0.5)
+    return ((mixed - 0.5) * gain + 0.5 + lift).clamp(0, 1)
+
+
+def _fit_auxiliary(model: nn.Module, pixels: NDArray[np.uint8], epochs: int, seed: int, batch: int = 32) -> None:
+    """Contrast cells within an image, and agree on shared prototypes across images.
+
+    The first says that a head is not a tail in this image; the second (swapped assignments with equal use of all
+    prototypes, as in SwAV, per cell) makes one head like the next without ever pushing two heads apart.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    prototypes = nn.Parameter(F.normalize(torch.randn(96, 64, generator=generator), dim=1))
+    steps = epochs * (len(images) // batch)
+    optimiser = torch.optim.AdamW([*model.parameters(), prototypes], lr=1e-3, weight_decay=0.02)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=steps, pct_start=0.15)
+    model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    with _progress() as progress:
+        task = progress.add_task("training", total=steps)
+        done = 0
+        for _ in range(epochs):
+            for chosen in _batches(len(images), batch, generator):
+                x = images[chosen].float() / 255
+                maps = [_random_affine(len(x), generator) for _ in range(2)]
+                views = [_recolour(_warp(x, m), generator) for m in maps]
+                both = torch.cat(views).sub(STANDARDISE[0]).div(STANDARDISE[1])
+                with autocast(fast_precision()):
+                    grids = model(both.contiguous(memory_format=torch.channels_last)).float()
+                contrast, cluster = _auxiliary_losses(grids, maps, prototypes, generator)
+                # Prototypes only mean something once cells do.
+                loss = contrast + min(1.0, done / (0.25 * steps)) * cluster
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                done += 1
+                text = f"contrast {contrast.item():.2f}, clusters {cluster.item():.2f}"
+                progress.update(task, advance=1, description=text)
+
+
+def _auxiliary_losses(
+    grids: Tensor, maps: list[Tensor], prototypes: Tensor, generator: torch.Generator, points: int = 64
+) -> tuple[Tensor, Tensor]:
+    """Return the two losses on random spots that both views see."""
+    count = len(grids) // 2
+    spots = torch.rand(count, points * 3, 2, generator=generator) * 2 - 1  # on the image's canvas
+    inside = torch.ones(count, points * 3, dtype=torch.bool)
+    found = []
+    for grid, to_image in zip(grids.split(count), maps, strict=True):
+        linear, shift = to_image[:, :, :2], to_image[:, :, 2]
+        at = torch.linalg.solve(linear, (spots - shift[:, None]).transpose(1, 2)).transpose(1, 2)
+        inside &= (at.abs() < 0.96).all(2)
+        sampled = F.grid_sample(grid, at[:, :, None], align_corners=False)[..., 0]
+        found.append(F.normalize(sampled.transpose(1, 2), dim=2))
+    # The same number of spots from every image: those both views see come first.
+    order = inside.float().argsort(dim=1, descending=True, stable=True)[:, :points]
+    a, b = (torch.gather(f, 1, order[..., None].expand(-1, -1, f.shape[2])) for f in found)
+    valid = torch.gather(inside, 1, order)
+    logits = torch.einsum("npd,nqd->npq", a, b) / 0.1
+    logits = logits.masked_fill(~valid[:, None, :], -1e4)
+    aim = torch.arange(points).expand(count, -1)
+    both_ways = (logits, logits.transpose(1, 2).masked_fill(~valid[:, None, :], -1e4))
+    contrast = torch.stack([F.cross_entropy(w[valid], aim[valid]) for w in both_ways]).mean()
+    centres = F.normalize(prototypes, dim=1)
+    scores = [f[valid] @ centres.T for f in (a, b)]
+    with torch.no_grad():
+        codes = [_sinkhorn(s) for s in scores]
+    swapped = ((codes[0], scores[1]), (codes[1], scores[0]))
+    cluster = torch.stack([-(q * F.log_softmax(s / 0.1, 1)).sum(1).mean() for q, s in swapped]).mean()
+    return contrast, cluster
+
+
+def _sinkhorn(scores: Tensor, *, sharpness: float = 0.05, rounds: int = 3) -> Tensor:
+    """Return soft assignments that use all prototypes equally."""
+    q = torch.exp((scores - scores.max()) / sharpness)
+    for _ in range(rounds):
+        q = q / q.sum(0, keepdim=True).clamp(min=1e-12) / q.shape[1]
+        q = q / q.sum(1, keepdim=True).clamp(min=1e-12) / q.shape[0]
+    return q * q.shape[0]
+
+
+@torch.inference_mode()
+def part_matching(model: nn.Module, *, count: int = 120, grid: int = 7) -> float:
+    """Return how often the cell nearest to a keypoint's cell, in another bird, holds the same part."""
+    data = Aviary("test", per_class=math.ceil(count / 40))
+    samples = [data[i] for i in range(count)]
+    images = torch.from_numpy(np.stack([np.asarray(s.image) for s in samples])).permute(0, 3, 1, 2)
+    features = torch.cat([model(normalise(x)) for x in images.split(40)])
+    cells = F.normalize(F.adaptive_avg_pool2d(features, grid).flatten(2).transpose(1, 2), dim=2)
+    step = 224 / grid
+    held = [
+        {p: {int(y / step) * grid + int(x / step) for x, y in at} for p, at in (s.keypoints or {}).items()}
+        for s in samples
+    ]
+    right = total = 0
+    for i in range(count):
+        j = (i + 17) % count  # another family
+        nearest = (cells[i] @ cells[j].T).argmax(1)
+        for part, places in held[i].items():
+            for cell in places:
+                right += int(nearest[cell]) in held[j].get(part, set())
+                total += 1
+    return right / total

@@ -1,0 +1,615 @@
+"""One contract for every architecture, and one test for every refusal."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from partswap import _vision
+from partswap.cut.layout import find_layout
+from partswap.cut.mirror import image_size
+from partswap.cut.split import Split, split
+from partswap.errors import (
+    LayerError,
+    NondeterministicModelError,
+    NonFiniteError,
+    ShapeError,
+    SplitError,
+)
+from partswap.models.huggingface import adapt
+
+
+def tv(name: str, **options: object) -> nn.Module:
+    return _vision.torchvision().models.get_model(name, num_classes=10, **options)
+
+
+def tm(name: str, **options: object) -> nn.Module:
+    return _vision.timm().create_model(name, num_classes=10, **options)
+
+
+def hf(kind: str) -> nn.Module:
+    _vision.torchvision()  # transformers imports it
+    transformers = pytest.importorskip("transformers")
+    token = {
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "image_size": 32,
+        "patch_size": 8,
+    }
+    conv = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 2, 2]}
+    options = {
+        "ViT": token,
+        "Dinov2": token,
+        "Dinov2WithRegisters": token | {"num_register_tokens": 4},
+        "ConvNext": conv | {"image_size": 64},
+        "ResNet": conv | {"embedding_size": 8},
+    }[kind]
+    config = getattr(transformers, f"{kind}Config")(**options, num_labels=10)
+    return adapt(getattr(transformers, f"{kind}ForImageClassification")(config))
+
+
+class Branching(nn.Module):
+    """Reads a value to decide what to do: neither fx nor export can follow it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=4, padding=1)
+        self.body = nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Conv2d(8, 12, 3, padding=1))
+        self.fc = nn.Linear(12, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        if x.detach().numpy().max() > 1e6:
+            x = x / 2
+        return self.fc(self.body(x).relu_().mean((2, 3)))
+
+
+class Gated(nn.Module):
+    """Only its stem has control flow: fx leaves the stem whole."""
+
+    class Stem(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, stride=4, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.shape[1] != 3:
+                raise ValueError(x.shape)
+            return self.conv(x)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = self.Stem()
+        self.conv = nn.Conv2d(8, 12, 3, padding=1)
+        self.fc = nn.Linear(12, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(F.relu(self.conv(F.relu(self.stem(x), inplace=True)), inplace=True).mean((2, 3)))
+
+
+def plain() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(4),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(4),
+        nn.Dropout(),
+        nn.Flatten(),
+        nn.Linear(16 * 4, 10),
+    )
+
+
+# name: (maker, image size or None for the model's own, {layer: (grid, channels)}, route)
+Case = tuple[Callable[[], nn.Module], tuple[int, int] | None, dict[str, tuple[tuple[int, int], int]], str]
+CASES: dict[str, Case] = {
+    "tv-vgg16": (
+        lambda: tv("vgg16"),
+        (64, 96),
+        {"features.30": ((2, 3), 512), "features.23": ((4, 6), 512)},
+        "fx",
+    ),
+    "tv-vgg11_bn": (lambda: tv("vgg11_bn"), (64, 64), {"features.28": ((2, 2), 512)}, "fx"),
+    "tv-resnet18": (
+        lambda: tv("resnet18"),
+        (96, 160),
+        {"layer4.0": ((3, 5), 512), "bn1": ((48, 80), 64), "layer4.1.relu": ((3, 5), 512)},
+        "fx",
+    ),
+    "tv-resnet50": (
+        lambda: tv("resnet50"),
+        (64, 64),
+        {"layer4.0": ((2, 2), 2048), "layer3": ((4, 4), 1024)},
+        "fx",
+    ),
+    "tv-convnext_tiny": (
+        lambda: tv("convnext_tiny"),
+        (96, 64),
+        {"features.6": ((3, 2), 768), "features.7.0": ((3, 2), 768)},
+        "fx",
+    ),
+    "tv-efficientnet_b0": (lambda: tv("efficientnet_b0"), (96, 64), {"features.6.0": ((3, 2), 192)}, "fx"),
+    "tv-mobilenet_v3_small": (
+        lambda: tv("mobilenet_v3_small"),
+        (96, 64),
+        {"features.9": ((3, 2), 96)},
+        "fx",
+    ),
+    "tv-densenet121": (
+        lambda: tv("densenet121"),
+        (64, 96),
+        {"features.transition3": ((2, 3), 512), "features.denseblock3": ((4, 6), 1024)},
+        "fx",
+    ),
+    "tv-swin_t": (
+        lambda: tv("swin_t"),
+        (96, 160),
+        {"features.6": ((3, 5), 768), "features.5.1": ((6, 10), 384)},
+        "fx",
+    ),
+    "tv-vit_b_16": (
+        lambda: tv("vit_b_16", image_size=64),
+        None,
+        {"encoder.layers.encoder_layer_9": ((4, 4), 768)},
+        "fx",
+    ),
+    "tv-inception_v3": (
+        lambda: tv("inception_v3", init_weights=False),
+        (96, 128),
+        {"Mixed_7a": ((1, 2), 1280)},
+        "fx",
+    ),
+    "timm-resnet26": (lambda: tm("resnet26"), (64, 96), {"layer4.0": ((2, 3), 2048)}, "fx"),
+    "timm-tf_efficientnet_lite0": (
+        lambda: tm("tf_efficientnet_lite0"),
+        (64, 96),
+        {"blocks.5.0": ((2, 3), 192)},
+        "fx",
+    ),
+    "timm-convnext_atto": (
+        lambda: tm("convnext_atto"),
+        (64, 96),
+        {"stages.3.downsample": ((2, 3), 320)},
+        "fx",
+    ),
+    "timm-mobilenetv3_small_050": (
+        lambda: tm("mobilenetv3_small_050"),
+        (64, 96),
+        {"blocks.4.0": ((2, 3), 48)},
+        "fx",
+    ),
+    "timm-densenet121": (
+        lambda: tm("densenet121"),
+        (64, 96),
+        {"features.transition3": ((2, 3), 512)},
+        "fx",
+    ),
+    "timm-regnetx_002": (lambda: tm("regnetx_002"), (64, 96), {"s4.b1": ((2, 3), 368)}, "fx"),
+    "timm-swin_tiny": (
+        lambda: tm("swin_tiny_patch4_window7_224", img_size=(64, 96)),
+        None,
+        {"layers.3.downsample": ((2, 3), 768), "layers.2.blocks.1": ((4, 6), 384)},
+        "fx",
+    ),
+    "timm-vit_tiny": (
+        lambda: tm("vit_tiny_patch16_224", img_size=(64, 96)),
+        None,
+        {"blocks.9": ((4, 6), 192), "patch_embed": ((4, 6), 192)},
+        "fx",
+    ),
+    "timm-deit_tiny_distilled": (
+        lambda: tm("deit_tiny_distilled_patch16_224", img_size=64),
+        None,
+        {"blocks.9": ((4, 4), 192)},
+        "fx",
+    ),
+    "timm-vit_dinov2": (
+        lambda: tm("vit_small_patch14_dinov2", img_size=(70, 42)),
+        None,
+        {"blocks.9": ((5, 3), 384)},
+        "fx",
+    ),
+    "timm-vit_reg4_dinov2": (
+        lambda: tm("vit_small_patch14_reg4_dinov2", img_size=28),
+        None,
+        {"blocks.9": ((2, 2), 384), "blocks.0": ((2, 2), 384)},
+        "fx",
+    ),
+    "timm-mixer": (lambda: tm("mixer_s32_224", img_size=128), None, {"blocks.5": ((4, 4), 512)}, "fx"),
+    "timm-vit_dinov3": (
+        lambda: tm("vit_small_patch16_dinov3", img_size=(64, 96)),
+        None,
+        {"blocks.9": ((4, 6), 384)},
+        "fx",
+    ),
+    "hf-ViT": (lambda: hf("ViT"), None, {"model.vit.layers.1": ((4, 4), 32)}, "export"),
+    "hf-Dinov2": (lambda: hf("Dinov2"), None, {"model.dinov2.encoder.layer.1": ((4, 4), 32)}, "fx"),
+    "hf-Dinov2WithRegisters": (
+        lambda: hf("Dinov2WithRegisters"),
+        None,
+        {"model.dinov2_with_registers.encoder.layer.1": ((4, 4), 32)},
+        "fx",
+    ),
+    "hf-ConvNext": (
+        lambda: hf("ConvNext"),
+        None,
+        {"model.convnext.encoder.stages.3.layers.0": ((2, 2), 32)},
+        "fx",
+    ),
+    "hf-ResNet": (
+        lambda: hf("ResNet"),
+        (64, 96),
+        {"model.resnet.encoder.stages.3.layers.0": ((2, 3), 32)},
+        "fx",
+    ),
+    "sequential": (plain, (32, 32), {"6": ((2, 2), 16), "3": ((8, 8), 16), "4": ((8, 8), 16)}, "fx"),
+    "partly-traceable": (Gated, (32, 48), {"stem": ((8, 12), 8), "conv": ((8, 12), 12)}, "fx"),
+    "untraceable": (Branching, (32, 48), {"stem": ((8, 12), 8), "body": ((8, 12), 12)}, "replay"),
+}
+
+
+def build(name: str) -> tuple[nn.Module, Tensor | None]:
+    torch.manual_seed(0)
+    maker, size, _, _ = CASES[name]
+    model = maker()
+    # Freshly made networks start with branches that give zero; a cut that drops one would go unnoticed.
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d) and module.affine:
+                module.weight.uniform_(0.5, 1.5)
+                module.running_mean.normal_(0, 0.1)  # type: ignore[union-attr]
+            if isinstance(module, nn.Linear) and not module.weight.any():
+                module.weight.normal_(0, 0.1)
+    return model, None if size is None else torch.randn(2, 3, *size)
+
+
+def snapshot(model: nn.Module) -> dict[str, object]:
+    """Everything about a model that a split might disturb."""
+    found: dict[str, object] = {}
+    for name, module in model.named_modules():
+        found[f"{name} attributes"] = {k: id(v) for k, v in vars(module).items() if k != "training"}
+        found[f"{name} training"] = module.training
+        found[f"{name} inplace"] = getattr(module, "inplace", None)
+        found[f"{name} hooks"] = [len(v) for k, v in vars(module).items() if "hooks" in k and v is not None]
+        found[f"{name} tensors"] = [*module._parameters, *module._buffers]
+    found["parameters"] = [(n, id(p), p.requires_grad, p.grad, p._version) for n, p in model.named_parameters()]
+    found["buffers"] = [(n, id(b), b._version) for n, b in model.named_buffers()]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_contract(name: str) -> None:
+    model, probe = build(name)
+    next(model.parameters()).requires_grad_(False)
+    images = torch.randn(2, 3, *(image_size(model) if probe is None else probe.shape[2:]))
+    with torch.no_grad():
+        expected = model.eval()(images)
+    model.train()
+    next(model.children()).eval()  # modes are mixed, as in fine-tuning
+    before = snapshot(model)
+    _, _, layers, route = CASES[name]
+    for layer, (grid_shape, channels) in layers.items():
+        randomness = torch.get_rng_state()
+        cut = split(model, layer, probe=probe)
+        assert torch.equal(torch.get_rng_state(), randomness)
+        assert (tuple(cut.grid), cut.channels, cut.classes) == (grid_shape, channels, 10)
+        assert cut.route == route
+        assert snapshot(model) == before
+        check_parts(model, cut, images, expected)
+        assert snapshot(model) == before
+
+
+def check_parts(model: nn.Module, cut: Split, images: Tensor, expected: Tensor) -> None:
+    features, head = cut
+    with torch.no_grad():
+        grid = features(images)
+        kept = grid.clone()
+        assert grid.shape == (2, cut.channels, *cut.grid)
+        torch.testing.assert_close(head(grid), expected, atol=1e-4, rtol=1e-4)
+        assert torch.equal(grid, kept)  # the head does not write into its input
+        # Another number of grids than of images, bound to the context of one query.
+        context = getattr(grid, "context", None)
+        assert head.needs_context == (context is not None)
+        query = None if context is None else context[:1]
+        bound = head.bind(query)
+        torch.testing.assert_close(bound(grid[:1].repeat(5, 1, 1, 1)), expected[:1].repeat(5, 1), atol=1e-4, rtol=1e-4)
+        # Parts stay in eval mode, whatever anyone says.
+        features.train()
+        bound.train()
+        torch.testing.assert_close(head(features(images)), expected, atol=1e-4, rtol=1e-4)
+    leaf = grid[:1].clone().requires_grad_()
+    logits = bound(leaf)
+    (gradient,) = torch.autograd.grad(logits[0].square().sum(), leaf)
+    assert gradient.abs().sum() > 0
+    own = {id(p) for p in model.parameters()}
+    assert all(id(p) in own for part in cut for p in part.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "size"),
+    [
+        ("tv-resnet18", "layer3", (96, 160)),
+        ("tv-convnext_tiny", "features.5.8", (96, 160)),
+        ("tv-swin_t", "features.1.0", (96, 160)),
+        ("tv-swin_t", "features.3.1", (96, 160)),
+        ("tv-vit_b_16", "encoder.layers.encoder_layer_9", (64, 64)),
+        ("timm-swin_tiny", "layers.1.blocks.1", (64, 96)),
+        ("timm-vit_tiny", "blocks.9", (64, 96)),
+        ("timm-vit_dinov2", "blocks.9", (70, 42)),
+        ("timm-vit_reg4_dinov2", "blocks.9", (28, 28)),
+        ("hf-ViT", "model.vit.layers.1", (32, 32)),
+        ("hf-ConvNext", "model.convnext.encoder.stages.2.layers.0", (64, 64)),
+        ("untraceable", "stem", (32, 48)),
+    ],
+)
+@pytest.mark.parametrize("corner", ["bottom right", "top right"])
+def test_cells_are_where_their_pixels_are(name: str, layer: str, size: tuple[int, int], corner: str) -> None:
+    model, _ = build(name)
+    cut = split(model, layer, probe=torch.randn(2, 3, *size))
+    patch = size[0] // cut.grid.h, size[1] // cut.grid.w
+    rows = slice(-patch[0], None) if "bottom" in corner else slice(None, patch[0])
+    cols = slice(-patch[1], None) if "right" in corner else slice(None, patch[1])
+    images = torch.randn(4, 3, *size)
+    changed = images.clone()
+    changed[:, :, rows, cols] += 2 * torch.randn(4, 3, *patch)
+    with torch.no_grad():
+        moved = (cut.features(images) - cut.features(changed)).square().sum((0, 1))
+    row, col = cut.grid.row_col(int(moved.argmax()))
+    # A strided convolution is centred beside its cell, so a change may peak one cell further in.
+    slack = 0 if cut.head.layout.kind == "tokens" else 1
+    assert abs(row - (cut.grid.h - 1 if "bottom" in corner else 0)) <= slack * (cut.grid.h > 3)
+    assert abs(col - (cut.grid.w - 1 if "right" in corner else 0)) <= slack * (cut.grid.w > 3)
+
+
+@pytest.mark.parametrize("channels", [6, 8, 49, 96, 768])
+@pytest.mark.parametrize("size", [(224, 224), (256, 256), (96, 160)])
+@pytest.mark.parametrize("stride", [4, 8, 16, 32])
+def test_channels_first_or_last(channels: int, size: tuple[int, int], stride: int) -> None:
+    h, w = size[0] // stride, size[1] // stride
+    for kind, shape in (("nchw", (2, channels, h, w)), ("nhwc", (2, h, w, channels))):
+        if channels in (h, w):
+            continue  # in doubt a wider image decides; see the next test
+        layout = find_layout(shape, "layer", (2, *size), model=nn.Identity())
+        assert (layout.kind, layout.grid, layout.channels) == (kind, (h, w), channels)
+
+
+class Cube(nn.Module):
+    """As many channels as rows and columns, channels first or last."""
+
+    def __init__(self, last: bool) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 4, stride=4)
+        self.norm = nn.LayerNorm(8) if last else nn.Identity()
+        self.fc = nn.Linear(8, 10)
+        self.last = last
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        x = self.norm(x.permute(0, 2, 3, 1) if self.last else x)
+        return self.fc(x.mean((1, 2) if self.last else (2, 3)))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_as_many_channels_as_rows_and_columns(last: bool) -> None:
+    cut = split(Cube(last), "norm", probe=torch.randn(2, 3, 32, 32))
+    assert cut.head.layout.kind == ("nhwc" if last else "nchw")
+
+
+def test_head_is_a_readable_graph_of_the_models_own_modules() -> None:
+    body = split(tv("vgg11_bn"), "features.28", probe=torch.randn(2, 3, 64, 64)).head.bind()
+    assert isinstance(body, fx.GraphModule)
+    called = [str(node.target) for node in body.graph.nodes if node.op == "call_module"]
+    assert called == ["avgpool", *(f"classifier.{i}" for i in range(7))]
+    assert isinstance(body.get_submodule("classifier.0"), nn.Linear)
+
+
+def test_features_stop_at_the_cut() -> None:
+    body = split(tv("resnet18"), "layer3", probe=torch.randn(2, 3, 64, 64)).features.body
+    assert isinstance(body, fx.GraphModule)
+    assert not any("layer4" in str(node.target) for node in body.graph.nodes)
+
+
+def test_parts_ignore_a_later_train_and_follow_new_weights() -> None:
+    model = plain().eval()
+    images = torch.randn(4, 3, 32, 32)
+    features, head = split(model, "2", probe=images)
+    model.train()
+    with torch.no_grad():
+        assert torch.equal(head(features(images)), head(features(images)))
+        assert int(model[4].num_batches_tracked) == 0
+        model[9].bias += 1
+        expected = copy.deepcopy(model).eval()(images)
+        torch.testing.assert_close(head(features(images)), expected)
+
+
+def test_context_of_one_query_or_of_every_grid() -> None:
+    model, _ = build("timm-vit_reg4_dinov2")
+    features, head = split(model)
+    grid = features(torch.randn(3, 3, 28, 28))
+    assert grid.context.shape == (3, 5, 384)
+    torch.testing.assert_close(head(grid.clone(), grid.context), head(grid))
+    with pytest.raises(SplitError, match=r"head\.bind"):
+        head(grid.clone())
+    with pytest.raises(SplitError, match="came without"):
+        head.bind(None)
+    with pytest.raises(ShapeError, match="context of 2 images"):
+        head(grid.clone(), grid.context[:2])
+    with pytest.raises(ShapeError, match="context is"):
+        head(grid.clone(), grid.context[:, :1])
+
+
+@pytest.mark.parametrize("layer", ["blocks.11", "norm"])
+def test_cells_that_nothing_reads(layer: str) -> None:
+    model, _ = build("timm-vit_reg4_dinov2")
+    with pytest.raises(LayerError, match="reads only its class token"):
+        split(model, layer)
+
+
+def test_hooks_that_record_are_not_shown_a_tracers_proxies() -> None:
+    model, seen = plain(), []
+    model[2].register_forward_hook(lambda module, args, output: seen.append(type(output)))
+    assert split(model, "2", probe=torch.randn(2, 3, 32, 32)).route == "fx"
+    assert set(seen) == {Tensor}
+
+
+def test_hooks_that_change_the_output_are_part_of_the_model() -> None:
+    model = plain().eval()
+    model[6].register_forward_hook(lambda module, args, output: output * 2)
+    images = torch.randn(2, 3, 32, 32)
+    features, head = split(model, "2", probe=images)
+    torch.testing.assert_close(head(features(images)), model(images))
+
+
+def test_hooks_that_a_model_cannot_do_without_are_part_of_it() -> None:
+    class Pair(nn.Identity):
+        def forward(self, x: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+            return x, None
+
+    model = nn.Sequential(Pair(), *plain()).eval()
+    model[0].register_forward_hook(lambda module, args, output: output[0])
+    images = torch.randn(2, 3, 32, 32)
+    features, head = split(model, "3", probe=images)
+    torch.testing.assert_close(head(features(images)), model(images))
+
+
+def test_wrapped_models() -> None:
+    images = torch.randn(2, 3, 32, 32)
+    assert split(nn.DataParallel(plain()), "module.2", probe=images).grid == (8, 8)
+    assert split(torch.compile(plain()), "_orig_mod.2", probe=images).grid == (8, 8)
+
+
+def test_torchscript_is_refused() -> None:
+    with pytest.raises(SplitError, match="TorchScript"):
+        split(torch.jit.trace(plain().eval(), torch.randn(1, 3, 32, 32)), "2")
+
+
+def test_half_precision() -> None:
+    cut = split(plain().bfloat16(), "2", probe=torch.randn(2, 3, 32, 32))
+    assert cut.features(torch.randn(1, 3, 32, 32).bfloat16()).dtype == torch.bfloat16
+
+
+def test_repr_names_the_route() -> None:
+    assert "route='fx'" in repr(split(plain(), "2", probe=torch.randn(2, 3, 32, 32)))
+    assert "slow" in repr(split(Branching(), "stem", probe=torch.randn(2, 3, 32, 32)))
+
+
+def test_images_of_another_size() -> None:
+    cut = split(tv("resnet18"), "layer3", probe=torch.randn(2, 3, 64, 64))
+    with pytest.raises(ShapeError, match="6 x 6 cells, not 4 x 4"):
+        cut.features(torch.randn(1, 3, 96, 96))
+    with pytest.raises(ShapeError, match="256, 4, 4"):
+        cut.head(torch.randn(1, 256, 5, 5))
+
+
+PROBE = torch.randn(2, 3, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ("layer4.7", "Did you mean 'layer4.1'"),
+        ("", "no layer ''"),
+        ("layer4.0.conv1", "bypass it.*nearest clean cut is 'layer4.0'"),
+        ("layer4.0.downsample", "bypass it.*nearest clean cut is 'layer4.0'"),
+        ("avgpool", "1 x 1 grid"),
+        ("fc", "no grid"),
+    ],
+)
+def test_layers_that_cannot_be_cut(layer: str, message: str) -> None:
+    with pytest.raises(LayerError, match=message):
+        split(tv("resnet18"), layer, probe=PROBE)
+
+
+def test_dense_layers_cannot_be_cut() -> None:
+    with pytest.raises(LayerError, match=r"nearest clean cut is 'features\.denseblock4'"):
+        split(tv("densenet121"), "features.denseblock4.denselayer3", probe=PROBE)
+
+
+def test_a_container_does_not_run() -> None:
+    with pytest.raises(LayerError, match="does not run by itself"):
+        split(hf("Dinov2"), "model.dinov2.encoder.layer")
+
+
+def returning(change: Callable[[Tensor], object]) -> nn.Module:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3, stride=2)
+            self.fc = nn.Linear(4, 5)
+
+        def forward(self, x: Tensor) -> object:
+            return change(self.fc(self.conv(x).mean((2, 3))))
+
+    return Odd()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda y: (y, y), SplitError, "returns a tuple.*only the logits"),
+        (lambda y: y[:, None], SplitError, r"shape \(2, 1, 5\)"),
+        (lambda y: y[:, :1], SplitError, "two classes"),
+        (lambda y: y / 0, NonFiniteError, "NaN"),
+        (lambda y: y + torch.rand(5), NondeterministicModelError, "different logits"),
+    ],
+)
+def test_models_that_are_no_classifiers(
+    change: Callable[[Tensor], object], error: type[Exception], message: str
+) -> None:
+    model = returning(change)
+    state = torch.get_rng_state()
+    with pytest.raises(error, match=message):
+        split(model, "conv", probe=PROBE)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_an_unadapted_hugging_face_model() -> None:
+    with pytest.raises(SplitError, match=r"huggingface\.adapt"):
+        split(hf("ViT").model, "vit.layers.1")
+
+
+def test_adapt_refuses_what_it_cannot_adapt() -> None:
+    with pytest.raises(SplitError, match="not a transformers model"):
+        adapt(plain())
+    with pytest.raises(SplitError, match="no classification head"):
+        adapt(hf("ViT").model.vit)
+
+
+def test_wrong_image_size_names_the_probe() -> None:
+    with pytest.raises(SplitError, match=r"fails on a batch of shape.*Pass `probe`"):
+        split(plain(), "2")
+    with pytest.raises(ShapeError, match="probe is"):
+        split(plain(), "2", probe=torch.randn(3, 32, 32))
+    with pytest.raises(SplitError, match=r"torch\.nn\.Module"):
+        split("resnet18")  # type: ignore[arg-type]
+
+
+def test_one_probe_image_is_enough() -> None:
+    assert split(plain(), "2", probe=torch.randn(1, 3, 32, 32)).grid == (8, 8)
+
+
+class Bypass(nn.Module):
+    """Untraceable, and pixels reach the logits around the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2)
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = float(x.detach().numpy().std())
+        return self.fc(self.conv(x).mean((2, 3))) * scale
+
+
+def test_no_route_reproduces_the_model() -> None:
+    with pytest.raises(SplitError, match=r"no cut at 'conv' reproduces.*replay: logits differ"):
+        split(Bypass(), "conv", probe=PROBE)

@@ -1,0 +1,157 @@
+"""Configurations: from files and flags, checked before anything is computed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from partswap.cli.main import app
+from partswap.errors import FileFormatError, SettingError, UnknownNameError
+from partswap.models.precision import check_device, devices
+from partswap.runs.config import RunConfig, flag_of
+from partswap.runs.config_files import read_config
+from partswap.runs.run import run
+from partswap.search.methods.vandenhende import Paper
+
+FILE = """\
+# a run
+data: aviary
+options: {per_class: 3}
+model: aviary:vgg
+methods: [goyal, paper]
+settings:
+  paper: {keep: 0.1, tau: 5e-2}
+on: local
+out: somewhere
+"""
+
+
+def write(tmp_path, text):
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_is_read_and_flags_win(tmp_path):
+    path = write(tmp_path, FILE)
+    config = read_config(path)
+    assert (config.data, config.methods, config.on, config.out) == (
+        "aviary",
+        ("goyal", "paper"),
+        "local",
+        Path("somewhere"),
+    )
+    assert config.build_methods(0.2)["paper"] == Paper(keep=0.1, tau=0.05)  # a word to YAML, a number to us
+    flags = {"seed": 4, "queries": None, "options": ["per_class=5", "seed=1"], "methods": [], "out": Path("there")}
+    changed = read_config(path, {**flags, "settings": ["paper.lam=0.2", "goyal.screen=null"]})
+    assert changed.options == {"per_class": 5, "seed": 1}
+    assert changed.settings == {"paper": {"keep": 0.1, "tau": "5e-2", "lam": 0.2}, "goyal": {"screen": None}}
+    assert (changed.seed, changed.methods, changed.out) == (4, ("goyal", "paper"), Path("there"))
+    assert read_config(None, {"data": "aviary", "model": "aviary:vgg"}).methods == ("partswap",)
+
+
+def test_the_auxiliary_s_temperature_is_used_unless_a_setting_says_otherwise():
+    config = RunConfig(data="aviary", model="aviary:vgg", methods=("paper", "goyal"))
+    assert config.build_methods(0.3)["paper"] == Paper(tau=0.3)
+    assert config.build_methods(None)["paper"] == Paper()
+
+
+def test_a_record_comes_back(tmp_path):
+    config = read_config(write(tmp_path, FILE))
+    assert RunConfig.from_record(config.record()) == config
+    assert {"path", "model", "weights", "cache", "out", "workers", "on", "address"}.isdisjoint(config.deciding())
+    assert {"data", "seed", "shard", "methods", "settings", "device"} <= set(config.deciding())
+
+
+def test_where_weights_lie_decides_nothing():
+    here, there, layer = (
+        RunConfig(data="aviary", model="aviary:vgg", auxiliary=f"moco={text}") for text in ("a", "b/c", "a@layer3")
+    )
+    assert here.deciding() == there.deciding() != layer.deciding()
+    assert layer.deciding()["auxiliary"] == "moco@layer3"
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path):
+    assert check_device("cpu") == "cpu"
+    assert check_device("auto") in ("cpu", "cuda", "mps")
+    with pytest.raises(SettingError, match="device is 'tpu'"):
+        RunConfig(data="aviary", model="aviary:vgg", device="tpu")
+    missing = next(kind for kind in ("mps", "cuda") if kind not in devices())
+    with pytest.raises(SettingError, match=f"there is no {missing} device here"):
+        run(RunConfig(data="aviary", model="aviary:vgg", device=missing, out=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("distractor: 3", r"no field 'distractor' \(line 10 of .*run.yaml\). Did you mean 'distractors'"),
+        ("seed: many", r"seed is 'many' \(line 10 of .*\). Give a whole number"),
+        ("seed: 1.5", "seed is 1.5 "),
+        ("seed: yes", "seed is True "),
+        ("seed: -1", "seed is -1. Use 0 or more"),
+        ("queries: 0", "queries is 0"),
+        ("tau: warm", r"tau is 'warm' \(line 10"),
+        ("tau: 0", "tau is 0"),
+        ("layer: 3", r"layer is 3 \(line 10 .* Give text"),
+        ("selection: confusoin", "selection is 'confusoin'. Did you mean 'confusion'"),
+        ("precision: half", "precision is 'half'"),
+        ("shard: [1]", r"shard is \[1\]"),
+        ("seed: 1\nseed: 2", r"seed is given twice \(line 11"),
+        ("cache: 7", "cache is 7 .* Give a path"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, line, message):
+    with pytest.raises(SettingError, match=message):
+        read_config(write(tmp_path, FILE + line + "\n"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": "avairy"}, "no data set called 'avairy'. Did you mean 'aviary'"),
+        ({"methods": ("papr",)}, "no method called 'papr'. Did you mean 'paper'"),
+        ({"methods": ()}, "Name at least one"),
+        ({"methods": ("paper", "paper")}, "none twice"),
+        ({"settings": {"paper": {"kep": 0.1}}}, "paper has no setting 'kep'. Did you mean 'keep'"),
+        ({"settings": {"paper": {"keep": 2}}}, "keep is 2"),
+        ({"settings": {"paper": {"lam": "much"}}}, "paper.lam is 'much'"),
+        ({"settings": {"goyal": {"screen": 3}}}, "'goyal', which is not run"),
+        ({"on": "moon"}, "on is 'moon'"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(change, message):
+    with pytest.raises((SettingError, UnknownNameError), match=message):
+        RunConfig(**{"data": "aviary", "model": "aviary:vgg", "methods": ("paper",), **change})
+
+
+def test_missing_fields_and_broken_files_are_named(tmp_path):
+    with pytest.raises(SettingError, match=r"model is missing. .* pass --model"):
+        read_config(None, {"data": "aviary"})
+    with pytest.raises(SettingError, match="Write NAME=VALUE"):
+        read_config(None, {"data": "aviary", "model": "x", "options": ["per_class"]})
+    with pytest.raises(SettingError, match=r"METHOD\.NAME=VALUE"):
+        read_config(None, {"data": "aviary", "model": "x", "settings": ["keep=1"]})
+    with pytest.raises(SettingError, match="methods is 3"):
+        read_config(write(tmp_path, "data: aviary\nmodel: x\nmethods: 3\n"))
+    with pytest.raises(SettingError, match=r"settings is \{'paper': 3\}"):
+        read_config(write(tmp_path, "data: aviary\nmodel: x\nsettings: {paper: 3}\n"))
+    with pytest.raises(FileFormatError, match="not valid YAML"):
+        read_config(write(tmp_path, "data: [aviary"))
+    with pytest.raises(FileFormatError, match="holds no fields"):
+        read_config(write(tmp_path, "- data"))
+    with pytest.raises(FileFormatError, match="no file"):
+        read_config(tmp_path / "none.yaml")
+
+
+def test_every_field_is_a_flag():
+    import click
+    import typer
+
+    command = typer.main.get_command(app)
+    assert isinstance(command, click.Group) or hasattr(command, "commands")
+    flags = {option for parameter in command.commands["run"].params for option in parameter.opts}
+    for name in RunConfig.__dataclass_fields__:
+        assert flag_of(name) in flags
+    shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "--distractors" in shown.output

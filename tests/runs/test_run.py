@@ -1,0 +1,401 @@
+"""Runs: complete, resumable, the same bytes whoever made them."""
+
+import csv
+import errno
+import json
+import multiprocessing as mp
+import pickle
+import random
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.dataset
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from dying import die
+from partswap.cli.main import app
+from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.errors import FileFormatError, PartswapError, SettingError
+from partswap.grid import GridShape
+from partswap.runs import records, workers
+from partswap.runs.bundle import Bundle, FrozenNetwork, Shard, one_thread
+from partswap.runs.folder import begin, only_one
+from partswap.runs.run import open_run_setting, plan_run, read_run, run
+from partswap.runs.tasks import Task, explain_tasks, plan_tasks
+from partswap.runs.workers import explain_here
+from partswap.store import write_json
+from partswap.studies.compare import compare_runs, paired_bootstrap
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def timeless(cf):
+    return replace(cf, seconds=0.0)
+
+
+@pytest.fixture(scope="module")
+def setting(whole_run):
+    return open_run_setting(whole_run)
+
+
+@pytest.fixture(scope="module")
+def bundle(whole_run, setting):
+    tasks = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).first(11)
+    return Bundle.of(setting, tasks.tasks, whole_run.build_methods(setting.explainer.auxiliary.tau))
+
+
+# -- what is in the folder ------------------------------------------------------------------------------------------
+
+
+def test_counterfactuals_come_back_exactly(whole_run, setting, bundle):
+    made = read_run(whole_run.out)
+    assert made.complete
+    assert len(made.shards()) == 22
+    for name, method in bundle.methods.items():
+        found = explain_tasks(setting.explainer, setting.encodings, bundle.tasks[:3], method)
+        for (task, direct), read in zip(found, made.counterfactuals(name)[:3], strict=True):
+            assert timeless(read) == timeless(direct)
+            assert read.seconds > 0
+            assert made.explained(name)[bundle.tasks.index(task)][0].query == task.query
+    with pytest.raises(SettingError, match="no method 'partswap'"):
+        made.counterfactuals("partswap")
+
+
+def test_a_run_is_one_data_set_with_a_row_per_edit(whole_run):
+    made = read_run(whole_run.out)
+    rows = pyarrow.dataset.dataset(whole_run.out / "edits", partitioning="hive").to_table().to_pylist()
+    assert {row["method"] for row in rows} == {"goyal", "paper"}
+    explanations = [cf for method in made.methods for cf in made.counterfactuals(method)]
+    assert len(rows) == sum(len(cf) for cf in explanations)
+    first = next(row for row in rows if row["method"] == "paper" and row["step"] == 1)
+    assert first["name"] == f"test/0/{first['query']:05d}"
+    assert first["distractor"] in first["distractors"]
+    assert 0 <= first["distractor_cell"] < 49
+    record = json.loads((whole_run.out / "run.json").read_text())
+    assert record["settings"]["methods"] == ["goyal", "paper"]
+    assert set(record["versions"]) >= {"partswap", "torch", "python"}
+    assert record["tasks"] == 11
+    left_out = ("misclassified_queries", "queries_without_distractors", "not_drawn")
+    assert sum(record["skipped"][reason] for reason in left_out) + 11 == record["images"]
+    metrics = json.loads((whole_run.out / "metrics.json").read_text())
+    assert metrics["paper"]["same_kp"]["count"] == sum(len(cf) for cf in made.counterfactuals("paper"))
+    for figure in ("goyal", "paper", "metrics"):
+        assert (whole_run.out / "figures" / f"{figure}.png").stat().st_size > 5_000
+
+
+def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, setting, tmp_path):
+    made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"by": "parts"}}, workers=2))
+    outside = 0
+    for task, cf in made.explained("hard").values():
+        mine, theirs = setting.facts.parts(task.query), [c for k in task.distractors for c in setting.facts.parts(k)]
+        strangers = sum(not mine[edit.query_cell] & theirs[edit.distractor_cell] for edit in cf.edits)
+        assert strangers == cf.source["outside"]
+        outside += strangers
+    assert outside < sum(len(cf) for cf in made.counterfactuals("hard"))
+
+
+def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, tmp_path):
+    made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=2))
+    for cf in made.counterfactuals("hard"):
+        assert (cf.settings["clusters"], cf.settings["fitted"]) == (12, True)
+
+
+def make(edits, flipped=True):
+    trace = tuple(Step(0.1 + 0.2 * k, 3 + k, None if k else -1.5) for k in range(len(edits)))
+    source = {
+        "partswap": "1", "evaluator": "pooled", "query": "7", "distractors": ["4", "9"], "distractor_indices": [0, 1],
+        "model": "Net", "layer": "a.b", "auxiliary": None, "class_names": {str(k): f"class {k}" for k in (3, 5)},
+    }  # fmt: skip
+    named = {3, 5, *(step.predicted for step in trace)}
+    source["class_names"] = {str(k): f"class {k}" for k in sorted(named)}
+    return Counterfactual(3, 5, GridShape(2, 2), 2, tuple(edits), Step(1 / 3, 3), trace, flipped, "paper",
+                          {"lam": 0.1, "keep": None}, source, 17, 0.25)  # fmt: skip
+
+
+def test_explanations_without_edits_are_not_lost(tmp_path):
+    found = [make([]), make([Edit(1, 6, 1), Edit(0, 2, 0)]), make([], flipped=False)]
+    # A method may tell something of one explanation only.
+    found[2] = replace(found[2], settings={"lam": 0.2}, source={**found[2].source, "outside": 3})
+    tasks = [Task(7, 5, (4, 9))] * 3
+    records.write_table(records.edits_table(5, tasks, found, ["a"] * 3), tmp_path / "edits.parquet")
+    records.write_table(records.timings_table(5, tasks, found), tmp_path / "timings.parquet")
+    table = records.read_table(tmp_path / "edits.parquet")
+    assert table["step"].to_pylist() == [0, 1, 2, 0]
+    read = records.counterfactuals_of(table, [f"class {k}" for k in range(6)])
+    read = records.with_seconds(read, records.read_table(tmp_path / "timings.parquet"))
+    assert list(read) == [5, 6, 7]
+    assert [cf for _, cf in read.values()] == found
+    assert [task for task, _ in read.values()] == tasks
+    with pytest.raises(FileFormatError, match="1 of 2 edits"):
+        records.counterfactuals_of(table.slice(1, 1), [f"class {k}" for k in range(6)])
+    (tmp_path / "edits.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FileFormatError, match="cannot be read"):
+        records.read_table(tmp_path / "edits.parquet")
+
+
+# -- going on -------------------------------------------------------------------------------------------------------
+
+
+def test_kill_nine_ten_times_and_again_is_byte_for_byte_the_same(whole_run, tmp_path):
+    config = replace(whole_run, out=tmp_path / "cut")
+    # Every attempt is a process of its own; the server has imported torch already, or this would take a minute.
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(["partswap.runs.run", "partswap.training.aviary"])
+    chance = random.Random(5)
+    killed_with = []
+    for number in range(10):
+        process = context.Process(target=run, args=(replace(config, workers=2 if number in (3, 7) else 1),))
+        process.start()
+        # After so many more files (timings and edits alternate) and a moment more: within one as well as between two.
+        before = sum(1 for _ in config.out.glob("*/*/*.parquet"))
+        wanted = before + chance.randint(0, 4)
+        while process.is_alive() and sum(1 for _ in config.out.glob("*/*/*.parquet")) < wanted:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.join()
+        killed_with.append(sum(1 for _ in config.out.glob("*/*/*.parquet")))
+    assert killed_with[-1] < 44  # all kills came before the end ...
+    assert len(set(killed_with)) > 3  # ... and at different moments
+    made = run(config)
+    assert made.complete
+    assert contents(config.out / "edits") == contents(whole_run.out / "edits")
+    assert set(contents(config.out)) == set(contents(whole_run.out))
+
+
+def test_a_finished_run_is_left_alone(whole_run):
+    before = {p: p.stat().st_mtime_ns for p in whole_run.out.rglob("*")}
+    run(replace(whole_run, workers=2))  # another number of workers is the same run
+    assert before == {p: p.stat().st_mtime_ns for p in whole_run.out.rglob("*")}
+
+
+def test_a_metric_that_is_new_is_computed_for_a_finished_run(whole_run):
+    path = whole_run.out / "metrics.json"
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({m: {k: v for k, v in found.items() if k != "near_kp"} for m, found in whole.items()}))
+    run(whole_run)
+    assert json.loads(path.read_text()) == whole
+
+
+def test_other_settings_are_refused_and_named(whole_run, tmp_path):
+    with pytest.raises(SettingError, match=r"other settings: distractors \(2 then, 3 now\), seed \(0 then, 1 now\)"):
+        run(replace(whole_run, seed=1, distractors=3))
+    with pytest.raises(SettingError, match=r"settings \(\{'goyal'"):
+        run(replace(whole_run, settings={}))
+    record = json.loads((whole_run.out / "run.json").read_text())
+    begin(tmp_path, record)
+    with pytest.raises(SettingError, match=r"fingerprint of model \(\w+ then, other now\)"):
+        begin(tmp_path, {**record, "fingerprints": {**record["fingerprints"], "model": "other"}})
+    other = {**record["methods"], "paper": {**record["methods"]["paper"], "lam": 0.3}}  # a default that has changed
+    with pytest.raises(SettingError, match=r"settings of paper \(\{.*'lam': 0.4.* now"):
+        begin(tmp_path, {**record, "methods": other})
+    with pytest.raises(SettingError, match=r"version of torch"):
+        begin(tmp_path, {**record, "versions": {**record["versions"], "torch": "0.1"}})
+    (tmp_path / "run.json").unlink()
+    (tmp_path / "edits" / "method=x").mkdir(parents=True)
+    (tmp_path / "edits" / "method=x" / "part-00000.parquet").touch()
+    with pytest.raises(SettingError, match=r"holds edits but no run\.json"):
+        begin(tmp_path, record)
+
+
+def test_a_full_disk_is_an_error_and_the_run_goes_on_later(whole_run, tmp_path, monkeypatch):
+    whole = read_run(whole_run.out)
+    made = begin(tmp_path / "full", whole.record)
+
+    def write(shard):
+        task, cf = whole.explained(shard.method)[shard.start]
+        made.write(shard, [task], [cf], [f"test/0/{task.query:05d}"])
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(made.shards()[0])
+    monkeypatch.setattr(records.os, "fsync", full)
+    with pytest.raises(PartswapError, match=r"is full\. Make room and run the same command again"):
+        write(made.shards()[1])
+    monkeypatch.undo()
+    assert not list(made.folder.rglob("*.tmp"))
+    assert made.missing() == made.shards()[1:]
+    for shard in made.missing():
+        write(shard)
+    assert contents(made.folder / "edits") == contents(whole_run.out / "edits")
+
+
+def test_only_one_process_works_in_a_folder(tmp_path):
+    with only_one(tmp_path), pytest.raises(PartswapError, match="another process"), only_one(tmp_path):
+        pass
+    with only_one(tmp_path):
+        pass
+    with pytest.raises(PartswapError, match="holds no run"):
+        read_run(tmp_path)
+    write_json(tmp_path / "run.json", {"a": 1})
+    with pytest.raises(FileFormatError, match="not about a run"):
+        read_run(tmp_path)
+
+
+def test_what_is_left_out_is_counted():
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    says = torch.tensor([0, 0, 1, 0, 2, 2])
+    data = SimpleNamespace(labels=lambda: labels, classes=["a", "b", "c"], attributes=lambda: None)
+    encodings = SimpleNamespace(data=data, logits=nn.functional.one_hot(says, 3).float())
+
+    class Six(SimpleNamespace):
+        def __len__(self):
+            return 6
+
+    setting = SimpleNamespace(data=Six(**vars(data), skipped=[("a.jpg", "is cut off")]), encodings=encodings)
+    config = SimpleNamespace(distractors=5, seed=0, queries=None, selection="confusion")
+    tasks, skipped = plan_run(config, setting)  # 0 is taken for 1, of which no image is right; 2 goes to 0
+    assert [task.query for task in tasks.tasks] == [5]
+    assert skipped == {
+        "unreadable_images": 1,
+        "misclassified_queries": 3,
+        "queries_without_distractors": 2,
+        "classes_without_distractors": ["b"],
+        "not_drawn": 0,
+    }
+    encodings.logits = nn.functional.one_hot((torch.from_numpy(labels) + 1) % 3, 3).float()
+    with pytest.raises(PartswapError, match="nothing to explain"):
+        plan_run(config, setting)
+    config.selection = "attributes"
+    with pytest.raises(SettingError, match="no attributes"):
+        plan_run(config, setting)
+
+
+# -- several processes ----------------------------------------------------------------------------------------------
+
+
+def test_two_workers_give_what_one_gives_even_if_one_is_killed(whole_run, bundle):
+    whole = read_run(whole_run.out)
+    found = {}
+    shards = [Shard(method, k, k, k + 1) for method in ("goyal", "paper") for k in range(5)]
+    for shard, explained in explain_here(bundle, shards, 2):
+        if not found:
+            mp.active_children()[0].kill()
+        assert shard not in found
+        found[shard] = explained
+    assert set(found) == set(shards)
+    for shard, explained in found.items():
+        assert [timeless(cf) for cf in explained] == [timeless(whole.explained(shard.method)[shard.start][1])]
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", "test_vit"])
+def test_a_network_of_others_is_built_where_nothing_was_imported_yet(name, tmp_path):
+    from partswap.models.zoo import load_model
+
+    network = load_model(name)
+    (tmp_path / "network").write_bytes(pickle.dumps(FrozenNetwork.of(network)))
+    code = "import pickle, sys; print(type(pickle.load(open(sys.argv[1], 'rb')).build()).__name__)"
+    made = subprocess.run([sys.executable, "-c", code, tmp_path / "network"], capture_output=True, text=True)
+    assert made.stdout.strip() == type(network).__name__, made.stderr
+
+
+def test_a_shard_that_kills_its_worker_twice_is_an_error(monkeypatch):
+    monkeypatch.setattr(workers, "_serve", die)
+    with pytest.raises(PartswapError, match=r"died 2 times on the same shard .* exit code 9"):
+        list(explain_here(None, [Shard("a", 0, 0, 1), Shard("a", 1, 1, 2)], 2))
+
+
+def test_one_thread_is_given_back():
+    torch.set_num_threads(2)
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+
+
+def test_networks_survive_the_journey():
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Linear(4, 2, dtype=torch.bfloat16))
+    network[0].weight.data = network[0].weight.data.to(memory_format=torch.channels_last)
+    network.add_module("tied", network[0])
+    network.register_buffer("hidden", torch.arange(3), persistent=False)
+    network.register_buffer("empty", torch.zeros(0, 3))
+    built = FrozenNetwork.of(network).build()
+    assert built.tied is built[0]
+    assert not built.training
+    assert built.hidden.tolist() == [0, 1, 2]
+    for (name, a), (_, b) in zip(network.state_dict().items(), built.state_dict().items(), strict=True):
+        assert a.dtype == b.dtype, name
+        assert torch.equal(a, b), name
+    network.function = lambda x: x
+    with pytest.raises(PartswapError, match="cannot be sent to other processes"):
+        FrozenNetwork.of(network)
+
+
+# -- comparing ------------------------------------------------------------------------------------------------------
+
+
+def part_of(whole, method, folder):
+    """Return a run that has only one of the methods."""
+    settings = {**whole.record["settings"], "methods": [method], "settings": {}}
+    made = begin(folder, {**whole.record, "settings": settings})
+    for shard in made.shards():
+        task, cf = whole.explained(method)[shard.start]
+        made.write(shard, [task], [cf], ["x"])
+    return made
+
+
+def test_two_runs_are_compared_on_the_images_both_explain(whole_run, tmp_path):
+    whole = read_run(whole_run.out)
+    goyal, paper = (part_of(whole, name, tmp_path / name) for name in ("goyal", "paper"))
+    paper.path(paper.shards()[-1]).unlink()  # not finished: one image less
+    command = ["compare", str(goyal.folder), str(paper.folder), "--out", str(tmp_path / "out"), "--samples", "200"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "differences-goyal-paper.png").stat().st_size > 10_000
+    with (tmp_path / "out" / "compare.csv").open() as file:
+        rows = {row["metric"]: row for row in csv.DictReader(file)}
+    assert {"Same-KP single", "Same-KP all", "Part-IoU single", "Part-IoU all", "#Edits", "Seconds"} <= set(rows)
+    assert "differ most (goyal / paper): test/" in result.output
+    same = {name: float(rows["Same-KP all"][name]) for name in ("first", "second", "difference", "low", "high")}
+    assert rows["Same-KP all"]["images"] == "10"
+    assert same["low"] <= same["difference"] <= same["high"]
+    assert same["difference"] == pytest.approx(same["second"] - same["first"])
+    itself = compare_runs(goyal.folder, goyal.folder, samples=50)
+    assert all(d.first == d.second and d.low == d.high == 0 for d in itself.differences)
+    assert itself.most == {("goyal", "goyal"): []}
+    other = {**whole.record["fingerprints"], "data": "other"}
+    begin(tmp_path / "other", {**whole.record, "fingerprints": other})
+    with pytest.raises(SettingError, match="different images"):
+        compare_runs(goyal.folder, tmp_path / "other")
+    with pytest.raises(SettingError, match="samples=0"):
+        compare_runs(goyal.folder, paper.folder, samples=0)
+
+
+def test_paired_intervals_are_narrow_when_the_difference_is_steady():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(5, 3, 200)
+    first = np.stack([scores, np.ones(200)], 1)
+    second = np.stack([scores + 0.5 + rng.normal(0, 0.1, 200), np.ones(200)], 1)
+    low, high = paired_bootstrap(first, second, samples=400, seed=1)
+    assert 0.45 < low < 0.5 < high < 0.55 or 0.47 < low < high < 0.53
+    assert paired_bootstrap(first, second, samples=400, seed=1) == (low, high)
+    assert paired_bootstrap(first * 0, second, samples=20) is None
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_goes_on_with_what_is_there(whole_run, tmp_path):
+    import yaml
+
+    path, out = tmp_path / "run.yaml", tmp_path / "out"
+    path.write_text(yaml.safe_dump({k: v for k, v in whole_run.record().items() if k != "out"}))
+    shutil.copytree(whole_run.out, out)
+    for gone in (out / "metrics.json", *sorted(out.glob("edits/*/*.parquet"))[5:8]):
+        gone.unlink()
+    result = CliRunner().invoke(app, ["run", str(path), "--out", str(out)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "Same-KP all" in result.output
+    assert "misclassified" in result.output
+    assert contents(out / "edits") == contents(whole_run.out / "edits")
