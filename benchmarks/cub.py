@@ -50,7 +50,7 @@ def load_birds(cub: Path, weights: Path, cache: Path) -> Birds:
         encode_dataset(open_dataset("cub", cub, split), explainer, cache=cache, precision=fast_precision(), track=bars)
         for split in ("train", "test")
     )
-    return Birds(train, test, Facts(test.data, PREPROCESS, explainer.split.grid))
+    return Birds(train, test, Facts(test.data, PREPROCESS, explainer.cut.grid))
 
 
 def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) -> nn.Module:

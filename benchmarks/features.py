@@ -29,7 +29,7 @@ def measure(name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     explainer = Explainer(load_model(name))
     # The fastest layout for the bare pass; what is measured against it is what users run.
-    fastest = copy.deepcopy(explainer.split.features).to(memory_format=torch.channels_last)
+    fastest = copy.deepcopy(explainer.cut.features).to(memory_format=torch.channels_last)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         data = Aviary("test", per_class=IMAGES // 40)
@@ -43,7 +43,7 @@ def measure(name: str) -> dict[str, Any]:
         for precision in dict.fromkeys(("float32", fast_precision())):
             bare, streamed = [], []
             for _ in range(ROUNDS):  # taking turns, so that noise hits both
-                bare.append(_bare(fastest, explainer.split.head, inputs, precision))
+                bare.append(_bare(fastest, explainer.cut.head, inputs, precision))
                 begun = time.perf_counter()
                 classifier_features(files, explainer, cache=root / "cache", precision=precision)
                 streamed.append(time.perf_counter() - begun)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap._vision import timm, torchvision
-from partswap.cut.split import split
+from partswap.cut.network import cut_network
 from partswap.grid import GridShape
 
 CLASSES = 200
@@ -31,7 +31,7 @@ def make(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
         return nn.Sequential(model.layer4[1], model.layer4[2], *pool).eval(), (2048, side, side)
     if name == "vit_small":
         model = timm().create_model("vit_small_patch16_224", num_classes=CLASSES).eval()
-        cut = split(model, "blocks.9")
+        cut = cut_network(model, "blocks.9")
         grid = cut.features(torch.randn(1, 3, 224, 224))
         return cut.head.bind(grid.context), (cut.channels, *cut.grid)
     raise ValueError(name)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
         "explainer",
         "registry",
         "search.find",
-        "cut.split",
+        "cut.network",
         "store",
     ],
 )

@@ -39,7 +39,7 @@ def test_the_first_ten_lines_work(explainer, birds, tmp_path):
     assert "Olive Warbler -> Spectacled Warbler" in str(cf)
     cf.plot(tmp_path / "why.png")
     assert type(cf).load(cf.save(tmp_path / "why.json")) == cf
-    assert cf.source["layer"] == explainer.split.layer
+    assert cf.source["layer"] == explainer.cut.layer
     assert cf.source["auxiliary"] == "aviary"
 
 
@@ -71,7 +71,7 @@ def test_it_verifies_on_images(explainer, birds):
     cf = explainer.explain(query, [aviary.draw(30, 0).image, *donors], target=5)
     x, _ = explainer.preprocess(query)
     y = torch.stack([explainer.preprocess(d)[0] for d in [aviary.draw(30, 0).image, *donors]])
-    assert cf.verify(explainer.split, x, y[cf.source["distractor_indices"]])
+    assert cf.verify(explainer.cut, x, y[cf.source["distractor_indices"]])
 
 
 def test_an_auxiliary_in_training_mode_is_used_in_eval_mode_and_left_alone(birds):

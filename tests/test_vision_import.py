@@ -31,7 +31,7 @@ def test_models_can_be_made() -> None:
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, partswap.cut.split, partswap.cut.layers, partswap.models.zoo, partswap.models.huggingface; "
+        "import sys, partswap.cut.network, partswap.cut.layers, partswap.models.zoo, partswap.models.huggingface; "
         "print(sorted({'torchvision', 'timm', 'transformers', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

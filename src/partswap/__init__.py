@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from partswap import aviary
     from partswap.counterfactual import Counterfactual, Edit, Step
     from partswap.cut.layers import default_layer, list_layers
-    from partswap.cut.split import Split, split
+    from partswap.cut.network import Cut, cut_network
     from partswap.data import DATASETS, on_canvas, open_dataset
     from partswap.errors import PartswapError
     from partswap.explainer import Explainer
@@ -39,7 +39,7 @@ _HOMES = {
     "METRICS": "partswap.metrics",
     "PartswapError": "partswap.errors",
     "Preprocess": "partswap.images",
-    "Split": "partswap.cut.split",
+    "Cut": "partswap.cut.network",
     "Step": "partswap.counterfactual",
     "aviary": "partswap.aviary",
     "default_layer": "partswap.cut.layers",
@@ -52,7 +52,7 @@ _HOMES = {
     "load_model": "partswap.models.zoo",
     "on_canvas": "partswap.data",
     "open_dataset": "partswap.data",
-    "split": "partswap.cut.split",
+    "cut_network": "partswap.cut.network",
 }
 
 __all__ = [
@@ -62,16 +62,17 @@ __all__ = [
     "METRICS",
     "Auxiliary",
     "Counterfactual",
+    "Cut",
     "Edit",
     "Explainer",
     "GridShape",
     "HeadPlan",
     "PartswapError",
     "Preprocess",
-    "Split",
     "Step",
     "__version__",
     "aviary",
+    "cut_network",
     "default_layer",
     "find_counterfactual",
     "find_counterfactuals",
@@ -81,7 +82,6 @@ __all__ = [
     "load_model",
     "on_canvas",
     "open_dataset",
-    "split",
 ]
 
 

@@ -227,7 +227,7 @@ class Counterfactual:
 
         Parameters
         ----------
-        model : torch.nn.Module or Split
+        model : torch.nn.Module or Cut
             The head with grids, or the split model with (preprocessed) images.
         query : Tensor
             Grid ``(d, h, w)`` for a head, image ``(3, H, W)`` for a split model.

@@ -55,11 +55,11 @@ class LayerError(PartswapError, ValueError):
     """A layer does not exist, or its output is not a grid."""
 
 
-class SplitError(PartswapError):
+class CutError(PartswapError):
     """A model could not be cut into features and head that together equal the model."""
 
 
-class NondeterministicModelError(SplitError):
+class NondeterministicModelError(CutError):
     """A model gives different outputs for the same input in eval mode."""
 
 

@@ -12,7 +12,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
-from partswap.cut.split import split
+from partswap.cut.network import cut_network
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError, suggest
 from partswap.heads import HeadPlan
 from partswap.images import ImageLike, Preprocess
@@ -113,7 +113,7 @@ class Explainer:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
         generator = torch.Generator().manual_seed(0)
         probe = torch.randn(2, 3, self.preprocess.size, self.preprocess.size, generator=generator).to(device)
-        self.split = split(model, layer, probe=probe)
+        self.cut = cut_network(model, layer, probe=probe)
         self.model_name = type(model).__name__
         self.device = device
         self.auxiliary = self._auxiliary(auxiliary, model)
@@ -121,15 +121,15 @@ class Explainer:
         self.class_names = list(class_names) if class_names is not None else None
         self.batch_size = batch_size
         self._plan: HeadPlan | None = None
-        if self.class_names is not None and len(self.class_names) != self.split.classes:
+        if self.class_names is not None and len(self.class_names) != self.cut.classes:
             raise ShapeError(
-                f"{len(self.class_names)} class names for a model with {self.split.classes} classes.",
+                f"{len(self.class_names)} class names for a model with {self.cut.classes} classes.",
                 "Give one name per class, in the order of the logits.",
             )
 
     def __repr__(self) -> str:
         auxiliary = self.auxiliary.name if self.auxiliary else None
-        return f"Explainer({self.split!r}, auxiliary={auxiliary!r}, method={self.method!r})"
+        return f"Explainer({self.cut!r}, auxiliary={auxiliary!r}, method={self.method!r})"
 
     # -- the verbs --------------------------------------------------------------------------------------------------
 
@@ -215,8 +215,8 @@ class Explainer:
         grids, contexts, logits = [], [], []
         with torch.inference_mode():
             for start in range(0, len(inputs), self.batch_size):
-                grid = self.split.features(torch.stack(inputs[start : start + self.batch_size]).to(self.device))
-                logits.append(self.split.head(grid))
+                grid = self.cut.features(torch.stack(inputs[start : start + self.batch_size]).to(self.device))
+                logits.append(self.cut.head(grid))
                 if hasattr(grid, "context"):
                     contexts.append(grid.context)
                 grids.append(grid)
@@ -233,9 +233,9 @@ class Explainer:
     def head_for(self, query: Encoded) -> nn.Module | HeadPlan:
         """Return the head for one query; it is looked at once if it is the same for all."""
         if query.contexts is not None:
-            return self.split.head.bind(query.contexts)
+            return self.cut.head.bind(query.contexts)
         if self._plan is None:
-            self._plan = HeadPlan(self.split.head.bind(), self.split.grid)
+            self._plan = HeadPlan(self.cut.head.bind(), self.cut.grid)
         return self._plan
 
     def resolve_method(self, method: str | Method) -> Method:
@@ -251,7 +251,7 @@ class Explainer:
 
     def _auxiliary(self, auxiliary: str | Auxiliary | nn.Module | None, model: nn.Module) -> Auxiliary | None:
         if auxiliary == "classifier":
-            layer = self.split.layer
+            layer = self.cut.layer
             return load_auxiliary("classifier", classifier=model, layer=layer, preprocess=self.preprocess)
         if isinstance(auxiliary, str):
             found = load_auxiliary(auxiliary)
@@ -270,7 +270,7 @@ class Explainer:
             if target not in self.class_names:
                 raise ClassIndexError(f"there is no class {target!r}.", suggest(target, self.class_names))
             return self.class_names.index(target)
-        return class_index(target, self.split.classes)
+        return class_index(target, self.cut.classes)
 
     def _name(self, index: int) -> str:
         return self.class_names[index] if self.class_names else f"class {index}"
@@ -283,7 +283,7 @@ class Explainer:
             "distractors": donors.names,
             "distractor_indices": kept,  # among those that were passed; others were misclassified
             "model": self.model_name,
-            "layer": self.split.layer,
+            "layer": self.cut.layer,
             "auxiliary": self.auxiliary.name if self.auxiliary else None,
             "class_names": {str(k): self.class_names[k] for k in sorted(named)} if self.class_names else {},
         }

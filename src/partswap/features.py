@@ -109,7 +109,7 @@ def encode_dataset(
             data,
             explainer.auxiliary,
             explainer.preprocess,
-            explainer.split.grid,
+            explainer.cut.grid,
             cache=cache,
             precision=precision,
             track=track,
@@ -121,7 +121,7 @@ def encode_dataset(
 
 def _is_own(auxiliary: Auxiliary, explainer: Explainer) -> bool:
     """Tell whether an auxiliary's grids are those of the classifier itself, at the layer it is cut at."""
-    trunk, split = auxiliary.model, explainer.split
+    trunk, split = auxiliary.model, explainer.cut
     if not isinstance(trunk, Trunk) or trunk.layer != split.layer or auxiliary.preprocess != explainer.preprocess:
         return False
     mine, theirs = ({p.data_ptr() for p in m.parameters()} for m in (split.features, trunk))
@@ -138,7 +138,7 @@ def classifier_features(
     batch: int = BATCH,
 ) -> Store:
     """Return the finished store of a classifier's grids and logits."""
-    split = explainer.split
+    split = explainer.cut
     key = {
         "what": "classifier features",
         "data": data.fingerprint(),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.cut.layers import default_layer, layers_table, list_layers
-from partswap.cut.split import split
+from partswap.cut.network import cut_network
 from partswap.errors import LayerError
 
 
@@ -51,7 +51,7 @@ def test_default(library: str, name: str, size: int | None, expected: str) -> No
 def test_default_of_a_vit_leaves_two_blocks() -> None:
     model = tm("vit_tiny_patch16_224", img_size=64, depth=8)
     assert default_layer(model) == "blocks.5"
-    assert split(model).layer == "blocks.5"
+    assert cut_network(model).layer == "blocks.5"
 
 
 def test_every_listed_layer_can_be_cut() -> None:
@@ -62,7 +62,7 @@ def test_every_listed_layer_can_be_cut() -> None:
     assert [info.name for info in listed if info.is_default] == ["layer4.0"]
     assert listed[-1].note == "also layer4"
     for info in listed:
-        cut = split(model, info.name, probe=probe)
+        cut = cut_network(model, info.name, probe=probe)
         assert (cut.grid, cut.channels) == (info.grid, info.channels)
 
 
@@ -70,7 +70,7 @@ def test_every_listed_layer_can_be_cut() -> None:
 def test_listed_layers_can_be_cut_elsewhere_too(name: str) -> None:
     model, probe = tv(name), torch.randn(2, 3, 64, 64)
     for info in list_layers(model, probe=probe)[::4]:
-        assert split(model, info.name, probe=probe).grid == info.grid
+        assert cut_network(model, info.name, probe=probe).grid == info.grid
 
 
 def test_listing_is_short() -> None:

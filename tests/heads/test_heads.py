@@ -96,7 +96,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-def setting(kind, seed, h=None, w=None, n=None, d=None, classes=None):
+def bench(kind, seed, h=None, w=None, n=None, d=None, classes=None):
     g = torch.Generator().manual_seed(seed)
     pick = lambda low, high: int(torch.randint(low, high + 1, (1,), generator=g))  # noqa: E731
     h, w, n, d, classes = h or pick(2, 8), w or pick(2, 8), n or pick(1, 3), d or pick(2, 9), classes or pick(2, 6)
@@ -109,7 +109,7 @@ def setting(kind, seed, h=None, w=None, n=None, d=None, classes=None):
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), many=st.booleans())
 def test_swaps_equal_the_dense_head(kind, seed, many):
-    head, query, distractors, g = setting(kind, seed)
+    head, query, distractors, g = bench(kind, seed)
     grid = GridShape(*query.shape[1:])
     plan = HeadPlan(head, grid)
     assert plan.kind == kind.split("_")[0]
@@ -141,7 +141,7 @@ def test_swaps_equal_the_dense_head(kind, seed, many):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_small_memory_budget_changes_nothing_but_the_chunks(kind):
-    head, query, distractors, _ = setting(kind, 5, h=5, w=4, n=2)
+    head, query, distractors, _ = bench(kind, 5, h=5, w=4, n=2)
     plan = HeadPlan(head, GridShape(5, 4))
     roomy = plan.evaluator(query, distractors, 512 * MB)
     with torch.no_grad():
@@ -155,7 +155,7 @@ def test_a_small_memory_budget_changes_nothing_but_the_chunks(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_room_for_one_candidate_is_an_error(kind):
-    head, query, distractors, _ = setting(kind, 6)
+    head, query, distractors, _ = bench(kind, 6)
     plan = HeadPlan(head, GridShape(*query.shape[1:]))
     with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"):
         _ = plan.evaluator(query, distractors, 8).chunk_size
@@ -180,7 +180,7 @@ def test_the_advised_memory_is_enough(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nan_in_a_head_is_an_error(kind):
-    head, query, distractors, _ = setting(kind, 7)
+    head, query, distractors, _ = bench(kind, 7)
     next(m for m in head.modules() if isinstance(m, nn.Linear)).weight.data[0, 0] = float("nan")
     plan = HeadPlan(head, GridShape(*query.shape[1:]))
     with pytest.raises(NonFiniteError, match="the head returned NaN"):
@@ -188,7 +188,7 @@ def test_nan_in_a_head_is_an_error(kind):
 
 
 def test_extreme_logits_do_not_underflow_the_closed_form():
-    head, query, distractors, _ = setting("pooled", 8, h=8, w=8, n=2, d=6, classes=5)
+    head, query, distractors, _ = bench("pooled", 8, h=8, w=8, n=2, d=6, classes=5)
     head[-1].weight.data *= 3000
     fast = HeadPlan(head, GridShape(8, 8)).evaluator(query, distractors, 64 * MB)
     dense = DenseEvaluator(head, query, distractors, 64 * MB)
@@ -281,7 +281,7 @@ def test_gradients_of_an_odd_head_are_those_of_the_head():
 
 @pytest.mark.parametrize("kind", ["flattened", "convolutional", "convolutional_plain", "convolutional_functional"])
 def test_grids_after_many_edits_are_prepared_as_if_from_scratch(kind):
-    head, query, distractors, g = setting(kind, 11, h=5, w=6, n=2, d=5)
+    head, query, distractors, g = bench(kind, 11, h=5, w=6, n=2, d=5)
     plan = HeadPlan(head, GridShape(5, 6))
     roomy = plan.evaluator(query, distractors, 64 * MB)
     # So little memory that windows are computed one by one, and hardly a contribution is kept.
@@ -309,7 +309,7 @@ def _swap(query, distractors, i, j):
 
 
 def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
-    head, query, distractors, _ = setting("convolutional", 3)
+    head, query, distractors, _ = bench("convolutional", 3)
     plan = HeadPlan(head.train(), GridShape(*query.shape[1:]))
     state = {k: v.clone() for k, v in head.state_dict().items()}
     evaluator = plan.evaluator(query, distractors, 64 * MB)
@@ -324,7 +324,7 @@ def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
 def test_a_plan_made_in_inference_mode_can_be_screened_with():
     from partswap import find_counterfactual
 
-    head, query, distractors, _ = setting("convolutional", 3, h=4, w=4, n=2, d=5, classes=4)
+    head, query, distractors, _ = bench("convolutional", 3, h=4, w=4, n=2, d=5, classes=4)
     target = int(head(query[None]).argmin())
     expected = find_counterfactual(head, query, distractors, target, screen=8)
     with torch.inference_mode():
@@ -334,7 +334,7 @@ def test_a_plan_made_in_inference_mode_can_be_screened_with():
 
 
 def test_a_check_that_raised_is_made_again():
-    head, query, distractors, _ = setting("pooled", 3)
+    head, query, distractors, _ = bench("pooled", 3)
     plan = HeadPlan(head, GridShape(*query.shape[1:]))
     plan._faithful = nn.Identity()  # what a head that was misread would say
     for _ in range(2):
@@ -348,7 +348,7 @@ def test_contributions_of_a_flattened_head_are_computed_once_for_all_edits(monke
     from partswap.heads import flattened
 
     monkeypatch.setattr(flattened, "CHEAP_TABLE_MACS", cheap)
-    head, query, distractors, _ = setting("flattened", 4, h=4, w=4, n=2, d=5, classes=4)
+    head, query, distractors, _ = bench("flattened", 4, h=4, w=4, n=2, d=5, classes=4)
     made = []
     real = torch.mm
     monkeypatch.setattr(torch, "mm", lambda *a, **k: made.append(1) or real(*a, **k))
@@ -361,7 +361,7 @@ def test_contributions_of_a_flattened_head_are_computed_once_for_all_edits(monke
 def test_a_table_of_contributions_changes_no_number(monkeypatch):
     from partswap.heads import flattened
 
-    head, query, distractors, _ = setting("flattened", 5, h=4, w=3, n=2, d=5, classes=4)
+    head, query, distractors, _ = bench("flattened", 5, h=4, w=3, n=2, d=5, classes=4)
     found = []
     for cheap in (1e10, 0):
         monkeypatch.setattr(flattened, "CHEAP_TABLE_MACS", cheap)
@@ -402,7 +402,7 @@ def test_an_untraceable_head_is_evaluated_densely():
 )
 def test_trimming_a_transformer_changes_no_number(name):
     from partswap._vision import timm
-    from partswap.cut.split import split
+    from partswap.cut.network import cut_network
     from partswap.heads.costs import module_macs
 
     options = {"img_size": 112} if "dinov2" in name else {}
@@ -410,7 +410,7 @@ def test_trimming_a_transformer_changes_no_number(name):
     model = timm().create_model(name, num_classes=7, **options).eval()
     for p in model.parameters():
         p.data += 0.02 * torch.randn_like(p)
-    cut = split(model)
+    cut = cut_network(model)
     size = 112 if options else 224
     with torch.no_grad():
         grids = cut.features(torch.randn(3, 3, size, size))

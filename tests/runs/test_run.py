@@ -28,7 +28,7 @@ from partswap.grid import GridShape
 from partswap.runs import records, workers
 from partswap.runs.bundle import Bundle, FrozenNetwork, Shard, one_thread
 from partswap.runs.folder import begin, only_one
-from partswap.runs.run import open_run_setting, plan_run, read_run, run
+from partswap.runs.run import open_run_workbench, plan_run, read_run, run
 from partswap.runs.tasks import Task, explain_tasks, plan_tasks
 from partswap.runs.workers import explain_here
 from partswap.store import write_json
@@ -44,25 +44,25 @@ def timeless(cf):
 
 
 @pytest.fixture(scope="module")
-def setting(whole_run):
-    return open_run_setting(whole_run)
+def bench(whole_run):
+    return open_run_workbench(whole_run)
 
 
 @pytest.fixture(scope="module")
-def bundle(whole_run, setting):
-    tasks = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).first(11)
-    return Bundle.of(setting, tasks.tasks, whole_run.build_methods(setting.explainer.auxiliary.tau))
+def bundle(whole_run, bench):
+    tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(11)
+    return Bundle.of(bench, tasks.tasks, whole_run.build_methods(bench.explainer.auxiliary.tau))
 
 
 # -- what is in the folder ------------------------------------------------------------------------------------------
 
 
-def test_counterfactuals_come_back_exactly(whole_run, setting, bundle):
+def test_counterfactuals_come_back_exactly(whole_run, bench, bundle):
     made = read_run(whole_run.out)
     assert made.complete
     assert len(made.shards()) == 22
     for name, method in bundle.methods.items():
-        found = explain_tasks(setting.explainer, setting.encodings, bundle.tasks[:3], method)
+        found = explain_tasks(bench.explainer, bench.encodings, bundle.tasks[:3], method)
         for (task, direct), read in zip(found, made.counterfactuals(name)[:3], strict=True):
             assert timeless(read) == timeless(direct)
             assert read.seconds > 0
@@ -93,11 +93,11 @@ def test_a_run_is_one_data_set_with_a_row_per_edit(whole_run):
         assert (whole_run.out / "figures" / f"{figure}.png").stat().st_size > 5_000
 
 
-def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, setting, tmp_path):
+def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench, tmp_path):
     made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"by": "parts"}}, workers=2))
     outside = 0
     for task, cf in made.explained("hard").values():
-        mine, theirs = setting.facts.parts(task.query), [c for k in task.distractors for c in setting.facts.parts(k)]
+        mine, theirs = bench.facts.parts(task.query), [c for k in task.distractors for c in bench.facts.parts(k)]
         strangers = sum(not mine[edit.query_cell] & theirs[edit.distractor_cell] for edit in cf.edits)
         assert strangers == cf.source["outside"]
         outside += strangers
@@ -253,9 +253,9 @@ def test_what_is_left_out_is_counted():
         def __len__(self):
             return 6
 
-    setting = SimpleNamespace(data=Six(**vars(data), skipped=[("a.jpg", "is cut off")]), encodings=encodings)
+    bench = SimpleNamespace(data=Six(**vars(data), skipped=[("a.jpg", "is cut off")]), encodings=encodings)
     config = SimpleNamespace(distractors=5, seed=0, queries=None, selection="confusion")
-    tasks, skipped = plan_run(config, setting)  # 0 is taken for 1, of which no image is right; 2 goes to 0
+    tasks, skipped = plan_run(config, bench)  # 0 is taken for 1, of which no image is right; 2 goes to 0
     assert [task.query for task in tasks.tasks] == [5]
     assert skipped == {
         "unreadable_images": 1,
@@ -266,10 +266,10 @@ def test_what_is_left_out_is_counted():
     }
     encodings.logits = nn.functional.one_hot((torch.from_numpy(labels) + 1) % 3, 3).float()
     with pytest.raises(PartswapError, match="nothing to explain"):
-        plan_run(config, setting)
+        plan_run(config, bench)
     config.selection = "attributes"
     with pytest.raises(SettingError, match="no attributes"):
-        plan_run(config, setting)
+        plan_run(config, bench)
 
 
 # -- several processes ----------------------------------------------------------------------------------------------

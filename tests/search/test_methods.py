@@ -13,7 +13,7 @@ from partswap.errors import ClassIndexError, SettingError, ShapeError
 from partswap.explainer import Explainer
 from partswap.models import shipped
 from partswap.runs.tasks import Facts, explain_tasks, plan_tasks
-from partswap.runs.workbench import AuxiliaryChoice, open_setting
+from partswap.runs.workbench import AuxiliaryChoice, open_workbench
 from partswap.search.candidates import same_label, shared_part
 from partswap.search.methods.hard import Hard, nearest, on_the_spot
 from partswap.search.methods.scout import Scout
@@ -199,22 +199,22 @@ def test_the_hard_constraint_names_what_it_lacks(problem):
 
 
 def test_a_run_over_a_data_set_tells_the_method_the_parts(tmp_path):
-    setting = open_setting(
+    bench = open_workbench(
         "aviary", None, "aviary:vgg", auxiliary=AuxiliaryChoice("aviary"), cache=tmp_path, per_class=2
     )
-    tasks = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).first(4).tasks
+    tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(4).tasks
     method = Hard(by="parts", relax=False)
-    told = list(explain_tasks(setting.explainer, setting.encodings, tasks, method, facts=setting.facts))
+    told = list(explain_tasks(bench.explainer, bench.encodings, tasks, method, facts=bench.facts))
     assert sum(len(cf) for _, cf in told) > 0
     for task, cf in told:
-        evidence = setting.facts.evidence(task)
+        evidence = bench.facts.evidence(task)
         for edit in cf.edits:
             query, i, distractor, j = evidence.cells(edit, cf.grid)
             assert query.keypoints[i] & distractor.keypoints[j]
     with pytest.raises(SettingError, match="must be told"):
-        next(explain_tasks(setting.explainer, setting.encodings, tasks, method))
-    centroids = fit_centroids(setting.encodings.aux, 15)
-    found = [cf for _, cf in explain_tasks(setting.explainer, setting.encodings, tasks, Hard(centroids=centroids))]
+        next(explain_tasks(bench.explainer, bench.encodings, tasks, method))
+    centroids = fit_centroids(bench.encodings.aux, 15)
+    found = [cf for _, cf in explain_tasks(bench.explainer, bench.encodings, tasks, Hard(centroids=centroids))]
     assert all(cf.settings["clusters"] == 15 for cf in found)
 
 
@@ -223,7 +223,7 @@ def test_parts_of_distractors_that_are_left_out_are_left_out_too():
     explainer = Explainer(shipped.load("vgg"), auxiliary="aviary", preprocess=shipped.PREPROCESS,
                           method=Hard(by="parts"))  # fmt: skip
     encoded = explainer.encode([data.image(i) for i in range(6)])
-    facts = Facts(data, shipped.PREPROCESS, explainer.split.grid)
+    facts = Facts(data, shipped.PREPROCESS, explainer.cut.grid)
     target = int(encoded.logits[1].argmax())
     assert int(encoded.logits[0].argmax()) != target
     parts = [facts.parts(k) for k in range(6)]

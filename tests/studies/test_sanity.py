@@ -11,7 +11,7 @@ from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Estimate
-from partswap.runs.workbench import AuxiliaryChoice, open_setting
+from partswap.runs.workbench import AuxiliaryChoice, open_workbench
 from partswap.search.methods.hard import Hard
 from partswap.studies.sanity import (
     chance_overlap,
@@ -31,13 +31,13 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def setting(cache):
-    return open_setting("aviary", None, "aviary:vgg", auxiliary=AuxiliaryChoice("aviary"), cache=cache, per_class=2)
+def bench(cache):
+    return open_workbench("aviary", None, "aviary:vgg", auxiliary=AuxiliaryChoice("aviary"), cache=cache, per_class=2)
 
 
-def test_random_weights_change_explanations(setting):
-    before = [p.clone() for p in setting.classifier.model.parameters()]
-    found = {r.which: r for r in check_sanity(setting, queries=4, distractors=1)}
+def test_random_weights_change_explanations(bench):
+    before = [p.clone() for p in bench.classifier.model.parameters()]
+    found = {r.which: r for r in check_sanity(bench, queries=4, distractors=1)}
     assert set(found) == {"head", "all"}
     for row in found.values():
         assert row.overlap.count + row.skipped == 4
@@ -45,8 +45,8 @@ def test_random_weights_change_explanations(setting):
         assert 0 < row.chance.mean < 0.5
         assert abs(row.correlation.mean) < 0.9
         assert row.overlap.interval[0] <= row.overlap.mean <= row.overlap.interval[1]
-    assert all(torch.equal(a, b) for a, b in zip(before, setting.classifier.model.parameters(), strict=True))
-    assert check_sanity(setting, queries=4, distractors=1, which=["head"]) == [found["head"]]
+    assert all(torch.equal(a, b) for a, b in zip(before, bench.classifier.model.parameters(), strict=True))
+    assert check_sanity(bench, queries=4, distractors=1, which=["head"]) == [found["head"]]
 
 
 def test_chance_is_what_drawing_at_random_gives():
@@ -57,18 +57,18 @@ def test_chance_is_what_drawing_at_random_gives():
     assert chance_overlap(3, 5, 49) == pytest.approx(seen, rel=0.05)
 
 
-def test_the_same_weights_give_the_same_explanations(setting, monkeypatch):
+def test_the_same_weights_give_the_same_explanations(bench, monkeypatch):
     monkeypatch.setattr("partswap.studies.sanity.randomise", lambda model, names, seed: model)
-    (row,) = check_sanity(setting, queries=2, distractors=1, which=["head"])
+    (row,) = check_sanity(bench, queries=2, distractors=1, which=["head"])
     assert row.overlap.mean == 1
     assert row.correlation.mean == pytest.approx(1)
 
 
-def test_only_the_weights_that_are_named_start_anew(setting):
-    names = weights_of(setting, "head")
+def test_only_the_weights_that_are_named_start_anew(bench):
+    names = weights_of(bench, "head")
     assert names
     assert all(name.startswith("classifier.") for name in names)
-    assert weights_of(setting, "all") == {name for name, _ in setting.classifier.model.named_parameters()}
+    assert weights_of(bench, "all") == {name for name, _ in bench.classifier.model.named_parameters()}
     model = nn.Sequential(nn.Linear(30, 20), nn.BatchNorm1d(20), nn.Linear(20, 500), nn.PReLU(500))
     with torch.no_grad():
         model[1].running_mean.fill_(7)
@@ -83,26 +83,26 @@ def test_only_the_weights_that_are_named_start_anew(setting):
     assert torch.equal(randomise(model, {"2.weight"})[2].weight, randomise(model, {"2.weight"})[2].weight)
 
 
-def test_first_order_scores_point_at_the_edits(setting):
+def test_first_order_scores_point_at_the_edits(bench):
     from partswap.runs.tasks import plan_tasks
 
-    task = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=2).tasks[0]
-    query, donors = setting.encodings.select([task.query]), setting.encodings.select(task.distractors)
-    scores = first_order(setting.explainer, query, donors, task.target)
-    setting.explainer.method = setting.explainer.resolve_method("goyal")
-    cf = setting.explainer.explain(query, donors, task.target)
+    task = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).tasks[0]
+    query, donors = bench.encodings.select([task.query]), bench.encodings.select(task.distractors)
+    scores = first_order(bench.explainer, query, donors, task.target)
+    bench.explainer.method = bench.explainer.resolve_method("goyal")
+    cf = bench.explainer.explain(query, donors, task.target)
     assert scores.shape == (49,)
     assert scores[cf.edits[0].query_cell] >= scores.sort().values[-10]
 
 
-def test_stability_under_a_shift(setting):
-    found = check_stability(setting, pixels=1, queries=2, distractors=1)
+def test_stability_under_a_shift(bench):
+    found = check_stability(bench, pixels=1, queries=2, distractors=1)
     assert found.shifts == 8
     assert 0 <= found.changed <= 8
     assert found.iou.mean > 0.3
     assert 0 <= found.same_first.mean <= 1
     with pytest.raises(SettingError, match="pixels is 0"):
-        check_stability(setting, pixels=0)
+        check_stability(bench, pixels=0)
 
 
 def test_an_image_is_shifted_and_reflected():
@@ -124,13 +124,13 @@ def test_cells_are_moved_back_by_their_centres():
     assert compare_shifted([3], [3], (20, 0), grid, 80) is None
 
 
-def test_what_cannot_be_checked_is_named(setting):
+def test_what_cannot_be_checked_is_named(bench):
     with pytest.raises(SettingError, match="nothing called 'tail'"):
-        check_sanity(setting, which=["tail"])
+        check_sanity(bench, which=["tail"])
     with pytest.raises(SettingError, match="wants annotated parts"):
-        check_stability(setting, method=Hard(by="parts"))
-    bare = open_setting("aviary", None, "aviary:vgg", per_class=1)
-    bare.explainer.split.head.parameters = lambda: iter(())  # a head without weights, such as plain pooling
+        check_stability(bench, method=Hard(by="parts"))
+    bare = open_workbench("aviary", None, "aviary:vgg", per_class=1)
+    bare.explainer.cut.head.parameters = lambda: iter(())  # a head without weights, such as plain pooling
     with pytest.raises(PartswapError, match="no weights of its own"):
         weights_of(bare, "head")
 

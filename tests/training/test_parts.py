@@ -23,7 +23,7 @@ from partswap.images import Preprocess
 from partswap.models.auxiliaries import load_auxiliary
 from partswap.models.parts import load_detector
 from partswap.models.zoo import load_model
-from partswap.runs.workbench import AuxiliaryChoice, open_classifier, open_setting
+from partswap.runs.workbench import AuxiliaryChoice, open_classifier, open_workbench
 from partswap.studies.clustering import cluster_parts, directions, draw_clusters, name_clusters
 from partswap.studies.tune import Point, knee, pareto, tune
 from partswap.training.classifier import Plan
@@ -189,18 +189,18 @@ def test_tuning_from_the_command_line(tmp_path):
 
 
 def test_tuning_needs_an_auxiliary_a_method_with_settings_and_keypoints(tmp_path):
-    setting = open_setting("aviary", None, "aviary:vgg", cache=tmp_path, per_class=1)
+    bench = open_workbench("aviary", None, "aviary:vgg", cache=tmp_path, per_class=1)
     with pytest.raises(SettingError, match="no auxiliary"):
-        tune(setting)
+        tune(bench)
     with pytest.raises(SettingError, match="has no lam"):
-        tune(setting.with_auxiliary(AuxiliaryChoice("aviary")), method="goyal")
+        tune(bench.with_auxiliary(AuxiliaryChoice("aviary")), method="goyal")
 
 
 def test_a_classifier_of_other_classes_is_refused(tmp_path):
     (tmp_path / "a").mkdir()
     Aviary("test", per_class=1).image(0).save(tmp_path / "a" / "0.png")
     with pytest.raises(ShapeError, match="40 classes and the data set 1"):
-        open_setting("folder", tmp_path, "aviary:vgg", split="all")
+        open_workbench("folder", tmp_path, "aviary:vgg", split="all")
 
 
 def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
@@ -210,12 +210,12 @@ def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
         (tmp_path / f"{index:03d}.{name}").mkdir()
         birds.image(index).save(tmp_path / f"{index:03d}.{name}" / "0.png")
     with pytest.raises(DataError, match=f"class 3 of the classifier is '{birds.classes[3]}'.*'{birds.classes[7]}'"):
-        open_setting("folder", tmp_path, "aviary:vgg", split="all")
+        open_workbench("folder", tmp_path, "aviary:vgg", split="all")
     weights = str(tmp_path / "weights.safetensors")
     save_file(load_model("timm:test_resnet", classes=40).state_dict(), weights)
     with pytest.raises(SettingError, match="timm:test_resnet has no weights"):
-        open_setting("folder", tmp_path, "timm:test_resnet", split="all")
-    zoo = open_setting("folder", tmp_path, "timm:test_resnet", weights=weights, split="all")
+        open_workbench("folder", tmp_path, "timm:test_resnet", split="all")
+    zoo = open_workbench("folder", tmp_path, "timm:test_resnet", weights=weights, split="all")
     assert list(zoo.classifier.classes)[3] == birds.classes[7]  # it knows no names of its own
 
 

@@ -12,7 +12,7 @@ from partswap.cli import options as common
 from partswap.options import parse_options
 
 if TYPE_CHECKING:
-    from partswap.runs.workbench import Setting
+    from partswap.runs.workbench import Workbench
     from partswap.studies.tables import ResultTable
 
 check_app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
@@ -48,10 +48,10 @@ def sanity(
     from partswap.studies.sanity import DEPTHS, check_sanity, sanity_table
 
     common.use_threads(threads)
-    setting = _setting(data, path, model, split, weights, layer, auxiliary, cache, precision, option)
-    rows = check_sanity(setting, method=method, which=which or DEPTHS, queries=queries, distractors=distractors,
+    bench = _setting(data, path, model, split, weights, layer, auxiliary, cache, precision, option)
+    rows = check_sanity(bench, method=method, which=which or DEPTHS, queries=queries, distractors=distractors,
                         seed=seed, track=bars)  # fmt: skip
-    _finish(sanity_table(rows, _note(setting, method)), out, "sanity")
+    _finish(sanity_table(rows, _note(bench, method)), out, "sanity")
 
 
 @check_app.command("stability")
@@ -79,14 +79,14 @@ def stability(
     from partswap.studies.sanity import check_stability, stability_table
 
     common.use_threads(threads)
-    setting = _setting(data, path, model, split, weights, layer, auxiliary, cache, precision, option)
+    bench = _setting(data, path, model, split, weights, layer, auxiliary, cache, precision, option)
     rows = [
         check_stability(
-            setting, method=method, pixels=count, queries=queries, distractors=distractors, seed=seed, track=bars
+            bench, method=method, pixels=count, queries=queries, distractors=distractors, seed=seed, track=bars
         )
         for count in pixels or [8]
     ]
-    _finish(stability_table(rows, _note(setting, method)), out, "stability")
+    _finish(stability_table(rows, _note(bench, method)), out, "stability")
 
 
 def _setting(
@@ -100,23 +100,23 @@ def _setting(
     cache: Path | None,
     precision: str,
     option: list[str] | None,
-) -> Setting:
+) -> Workbench:
     from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_setting
+    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
 
     options = parse_options(option)
-    setting = open_setting(
+    bench = open_workbench(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache, track=bars,
         auxiliary=AuxiliaryChoice.parse(auxiliary) if auxiliary else None,
         precision=precision, **options,
     )  # fmt: skip
-    common.say_skipped(options, setting.data)
-    return setting
+    common.say_skipped(options, bench.data)
+    return bench
 
 
-def _note(setting: Setting, method: str) -> str:
-    helper = setting.auxiliary.name if setting.auxiliary else "none"
-    network = f"{setting.classifier.architecture} cut at {setting.explainer.split.layer}"
+def _note(bench: Workbench, method: str) -> str:
+    helper = bench.auxiliary.name if bench.auxiliary else "none"
+    network = f"{bench.classifier.architecture} cut at {bench.explainer.cut.layer}"
     return f"Method {method}, {network}, auxiliary {helper}. In brackets: 95 % intervals, bootstrap over queries."
 
 

@@ -69,7 +69,7 @@ def _command(name: str) -> Callable[..., None]:
             precision=common.resolve_precision(precision), cache=cache, workers=workers,
         )  # fmt: skip
         lab = Lab(config, runs or out / "runs", [AuxiliaryChoice.parse(text) for text in auxiliary or ()], bars)
-        common.say_skipped(options, lab.setting.data)
+        common.say_skipped(options, lab.bench.data)
         result = make_table(name, lab)
         console.print(result.table.rich())
         for saved in result.save(out, name):

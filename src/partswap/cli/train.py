@@ -153,18 +153,18 @@ def tune(
 ) -> None:
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
     from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_setting
+    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
     from partswap.store import write_json
     from partswap.studies.tune import LAMBDAS, TAUS
     from partswap.studies.tune import tune as run
 
     options = parse_options(option)
-    setting = open_setting(
+    bench = open_workbench(
         data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
         cache=cache, precision=precision, track=bars, **options,
     )  # fmt: skip
-    common.say_skipped(options, setting.data)
-    tuning = run(setting, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
+    common.say_skipped(options, bench.data)
+    tuning = run(bench, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
                  distractors=distractors, seed=seed, track=bars)  # fmt: skip
     console.print(tuning.table().rich())
     tuning.table().save(out, "tune")
@@ -187,18 +187,18 @@ def encode(
 ) -> None:
     """Compute the features of a split ahead of time; whatever needs them later starts at once."""
     from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_setting
+    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
 
     options = parse_options(option)
-    setting = open_setting(
+    bench = open_workbench(
         data, path, model, split=split, weights=weights, layer=layer, cache=cache,
         precision=precision, track=bars, **options,
     )  # fmt: skip
-    common.say_skipped(options, setting.data)
-    grids = setting.encodings.grids
+    common.say_skipped(options, bench.data)
+    grids = bench.encodings.grids
     for text in auxiliary or ():
-        grids = setting.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
-    console.print(f"{len(grids)} images of {data} {split}, grid {setting.explainer.split.grid}", highlight=False)
+        grids = bench.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
+    console.print(f"{len(grids)} images of {data} {split}, grid {bench.explainer.cut.grid}", highlight=False)
 
 
 def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:

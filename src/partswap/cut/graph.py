@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from partswap.cut.layout import Layout
 from partswap.cut.mirror import quiet
 from partswap.cut.trace import PREFIX, Trace
-from partswap.errors import SplitError
+from partswap.errors import CutError
 
 _SHAPE_ATTRIBUTES = {"shape", "ndim", "dtype", "device", "is_cuda", "requires_grad", "layout"}
 _SHAPE_METHODS = {"size", "dim", "numel", "nelement", "stride", "ndimension", "get_device", "is_contiguous"}
@@ -77,7 +77,7 @@ def clean_nodes(trace: Trace) -> set[fx.Node]:
     return clean
 
 
-def cut(
+def cut_graph(
     trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, *, clone: bool = False
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Return the graph up to `node`, images to raw output, and the one after it, grid to logits.
@@ -161,7 +161,7 @@ class _Shapes:
         if two == three:
             return two
         if not isinstance(two, int) or two * 3 != three * 2:
-            raise SplitError(f"{node} depends on the number of images in a way that cannot be rebuilt.")
+            raise CutError(f"{node} depends on the number of images in a way that cannot be rebuilt.")
         if self.batch is None:
             self.batch = self.graph.call_method("size", (self.grid, 0))
         return self.batch if two == 2 else self.graph.call_function(operator.mul, (self.batch, two // 2))

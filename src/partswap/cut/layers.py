@@ -41,7 +41,7 @@ class LayerInfo:
     kind : str
         Class of the module.
     is_default : bool
-        Whether `split` cuts here when no layer is given.
+        Whether `cut_network` cuts here when no layer is given.
     note : str
         Other names of the same place; prefix tokens, which stay with the query.
     """
@@ -57,7 +57,7 @@ class LayerInfo:
 def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerInfo]:
     """Return where `model` can be cut cleanly, in the order of the forward pass.
 
-    Blocks are listed, not what is inside them; `partswap.split` takes any layer where the cut is clean.
+    Blocks are listed, not what is inside them; `partswap.cut_network` takes any layer where the cut is clean.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
 
 
 def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
-    """Return the layer at which `split` cuts when none is given.
+    """Return the layer at which `cut_network` cuts when none is given.
 
     That is the first block after the last down-sampling; in a network that keeps one grid throughout (a
     vision transformer), the block after which two more blocks remain.

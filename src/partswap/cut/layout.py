@@ -47,7 +47,7 @@ class Layout:
         if raw.shape[1] != self.prefix + self.grid.cells:
             raise ShapeError(
                 f"these images give {raw.shape[1]} tokens, not {self.prefix} + {self.grid.cells}.",
-                "Split the model again with `probe` a batch of images of this size.",
+                "Cut the model again with `probe` a batch of images of this size.",
             )
         cells = raw[:, self.prefix :].transpose(1, 2).reshape(len(raw), -1, *self.grid)
         return cells, raw[:, : self.prefix] if self.prefix else None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from partswap.errors import LayerError, NondeterministicModelError, NonFiniteError, ShapeError, SplitError
+from partswap.errors import CutError, LayerError, NondeterministicModelError, NonFiniteError, ShapeError
 
 DEFAULT_SIZE = 224
 
@@ -36,7 +36,7 @@ def mirror(model: nn.Module, *, in_place: bool = False) -> nn.Module:
     """
     model = getattr(model, "_orig_mod", model)  # hooks and tracers see nothing of what torch.compile made
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise SplitError(
+        raise CutError(
             f"{type(model).__name__} is TorchScript, which takes no hooks and cannot be traced.",
             "Pass the Python module it was made from.",
         )
@@ -52,7 +52,7 @@ def mirror(model: nn.Module, *, in_place: bool = False) -> nn.Module:
     try:
         twin = copy.deepcopy(model, memo).eval()
     except Exception as error:  # whatever an attribute's own copying raises
-        raise SplitError(
+        raise CutError(
             f"{type(model).__name__} holds something that cannot be copied ({error}).",
             "Remove that attribute from the model before splitting it.",
         ) from error
@@ -177,7 +177,7 @@ def run(twin: nn.Module, probe: Tensor) -> Any:
     try:
         return twin(probe)
     except Exception as error:  # a network may fail in any way on images it was not made for
-        raise SplitError(
+        raise CutError(
             f"the model fails on a batch of shape {tuple(probe.shape)}: {type(error).__name__}: {error}.",
             "Pass `probe`, a batch of at least two images of the size the model takes.",
         ) from error
@@ -236,9 +236,9 @@ def check_logits(output: Any, images: int) -> Tensor:
         fix = "Wrap the model in a module that returns only the logits tensor."
         if getattr(output, "logits", None) is not None:
             fix = "Wrap it with partswap.models.huggingface.adapt(model)."
-        raise SplitError(f"the model returns a {type(output).__name__}, not a tensor of logits.", fix)
+        raise CutError(f"the model returns a {type(output).__name__}, not a tensor of logits.", fix)
     if output.ndim != 2 or output.shape[0] != images or output.shape[1] < 2:
-        raise SplitError(
+        raise CutError(
             f"the model returns a tensor of shape {tuple(output.shape)} for {images} images.",
             "partswap needs logits of shape (images, classes), with at least two classes.",
         )

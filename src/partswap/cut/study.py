@@ -13,7 +13,7 @@ from partswap.cut.layout import Layout, find_layout
 from partswap.cut.mirror import check_layer, mirror, quiet, same, survey, without_hooks
 from partswap.cut.replay import ReplayFeatures, ReplayHead
 from partswap.cut.trace import Trace, trace_export, trace_fx
-from partswap.errors import LayerError, SplitError, suggest
+from partswap.errors import CutError, LayerError, suggest
 
 
 class Study:
@@ -29,7 +29,7 @@ class Study:
 
     def __init__(self, model: nn.Module, probe: Tensor | None = None) -> None:
         if not isinstance(model, nn.Module):
-            raise SplitError(f"the model is a {type(model).__name__}.", "Pass a torch.nn.Module.")
+            raise CutError(f"the model is a {type(model).__name__}.", "Pass a torch.nn.Module.")
         self.twin = mirror(model)
         self.survey = survey(self.twin, probe)
         faithful = mirror(model, in_place=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from partswap.errors import SplitError
+from partswap.errors import CutError
 
 
 class HuggingFaceClassifier(nn.Module):
@@ -45,17 +45,17 @@ def adapt(hf_model: nn.Module) -> nn.Module:
     Examples
     --------
     ``model = adapt(transformers.AutoModelForImageClassification.from_pretrained("path/to/vit"))``, then
-    ``features, head = partswap.split(model)``.
+    ``features, head = partswap.cut_network(model)``.
     """
     if isinstance(hf_model, HuggingFaceClassifier):
         return hf_model
     if not isinstance(hf_model, nn.Module) or not hasattr(hf_model, "config"):
-        raise SplitError(
+        raise CutError(
             f"{type(hf_model).__name__} is not a transformers model.",
             "Pass a model of a ...ForImageClassification class.",
         )
     if not type(hf_model).__name__.endswith("ImageClassification"):
-        raise SplitError(
+        raise CutError(
             f"{type(hf_model).__name__} has no classification head.",
             "Load the checkpoint with transformers.AutoModelForImageClassification.",
         )

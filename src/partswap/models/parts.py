@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partswap.cut.split import split
+from partswap.cut.network import cut_network
 from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
@@ -37,7 +37,7 @@ class PartsDetector(nn.Module):
 
     def __init__(self, model: nn.Module, layer: str, parts: int, *, size: int = 224) -> None:
         super().__init__()
-        cut = split(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
+        cut = cut_network(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
         self.grid: GridShape = cut.grid
         self.backbone: nn.Module = cut.features.body
         self.classify = nn.Conv2d(cut.channels, parts, 1)

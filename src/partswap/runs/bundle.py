@@ -29,7 +29,7 @@ from partswap.search.methods.goyal import Goyal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from partswap.runs.workbench import Setting
+    from partswap.runs.workbench import Workbench
 
 
 @dataclass(frozen=True)
@@ -176,19 +176,19 @@ class Bundle:
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def of(cls, setting: Setting, tasks: Sequence[Task], methods: Mapping[str, Method]) -> Bundle:
-        """Return the bundle of a setting, whose features are computed if they are not there."""
-        encodings, explainer = setting.encodings, setting.explainer
+    def of(cls, bench: Workbench, tasks: Sequence[Task], methods: Mapping[str, Method]) -> Bundle:
+        """Return the bundle of a bench, whose features are computed if they are not there."""
+        encodings, explainer = bench.encodings, bench.explainer
         arrays = {"grids": encodings.grids, "contexts": encodings.contexts, "aux": encodings.aux}
         parts: dict[int, CellParts] = {}
         if any(method.wants_parts for method in methods.values()):
             images = {image for task in tasks for image in (task.query, *task.distractors)}
-            parts = {image: setting.facts.parts(image) for image in sorted(images)}
+            parts = {image: bench.facts.parts(image) for image in sorted(images)}
         return cls(
-            FrozenNetwork.of(setting.classifier.model),
-            explainer.split.layer,
+            FrozenNetwork.of(bench.classifier.model),
+            explainer.cut.layer,
             explainer.preprocess,
-            list(setting.classifier.classes),
+            list(bench.classifier.classes),
             explainer.auxiliary.name if explainer.auxiliary else None,
             {name: Mapped.of(array) for name, array in arrays.items() if array is not None},
             list(tasks),

@@ -14,7 +14,7 @@ from partswap.images import Preprocess
 from partswap.metrics import METRICS, Score
 from partswap.pictures import COLORS, used_distractors
 from partswap.runs.tasks import Task
-from partswap.runs.workbench import Setting
+from partswap.runs.workbench import Workbench
 
 EXAMPLES = 4
 
@@ -30,11 +30,11 @@ def with_pictures(cf: Counterfactual, task: Task, data: Dataset, preprocess: Pre
     return cf.with_images(preprocess.canvas(data.image(task.query)), donors)
 
 
-def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], setting: Setting, path: Path) -> Path:
+def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], bench: Workbench, path: Path) -> Path:
     """Draw explanations from all over the run, one below the other."""
     step = max(1, len(explained) // EXAMPLES)
-    preprocess = setting.classifier.preprocess
-    chosen = [with_pictures(cf, task, setting.data, preprocess) for task, cf in explained[::step][:EXAMPLES]]
+    preprocess = bench.classifier.preprocess
+    chosen = [with_pictures(cf, task, bench.data, preprocess) for task, cf in explained[::step][:EXAMPLES]]
     return save_stack([picture_of(cf) for cf in chosen], path)
 
 

@@ -32,7 +32,7 @@ from partswap.runs.folder import (
     versions,
 )
 from partswap.runs.tasks import Tasks, plan_tasks
-from partswap.runs.workbench import AuxiliaryChoice, Setting, open_setting
+from partswap.runs.workbench import AuxiliaryChoice, Workbench, open_workbench
 from partswap.runs.workers import Found, explain_here
 from partswap.search import Method
 from partswap.search.methods.hard import Hard
@@ -40,18 +40,18 @@ from partswap.store import read_json, write_json
 from partswap.studies.clustering import fit_centroids
 from partswap.studies.tables import ResultTable
 
-__all__ = ["Run", "metrics_table", "open_run_setting", "plan_run", "read_run", "run", "skipped_text"]
+__all__ = ["Run", "metrics_table", "open_run_workbench", "plan_run", "read_run", "run", "skipped_text"]
 
 
-def run(config: RunConfig, *, setting: Setting | None = None, track: Track = no_progress) -> Run:
+def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_progress) -> Run:
     """Explain what a configuration says, or what is missing of it, and return the finished run.
 
     Parameters
     ----------
     config : RunConfig
         Data, classifier, auxiliary, methods, where.
-    setting : Setting, optional
-        Data, classifier and auxiliary, if they have been opened already (see `open_run_setting`).
+    bench : Workbench, optional
+        Data, classifier and auxiliary, if they have been opened already (see `open_run_workbench`).
     track : Track
         Shows progress; see `partswap.progress`.
     """
@@ -62,45 +62,45 @@ def run(config: RunConfig, *, setting: Setting | None = None, track: Track = no_
     with only_one(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed
             refuse_others(read_run(config.out), {"settings": config.record(), "versions": versions()})
-        setting = setting or open_run_setting(config, track)
-        auxiliary = setting.explainer.auxiliary
+        bench = bench or open_run_workbench(config, track)
+        auxiliary = bench.explainer.auxiliary
         methods = config.build_methods(auxiliary.tau if auxiliary else None)
-        tasks, skipped = plan_run(config, setting)
-        made = begin(config.out, _record(config, setting, methods, tasks, skipped))
+        tasks, skipped = plan_run(config, bench)
+        made = begin(config.out, _record(config, bench, methods, tasks, skipped))
         missing = made.missing()
         if missing:
             # What is drawn from explanations is made again when there are new ones.
             (config.out / "metrics.json").unlink(missing_ok=True)
-            _explain(made, config, setting, methods, tasks, missing, track)
+            _explain(made, config, bench, methods, tasks, missing, track)
         if not _measured(made):
-            _finish(made, setting, track)
+            _finish(made, bench, track)
     return made
 
 
-def open_run_setting(config: RunConfig, track: Track = no_progress) -> Setting:
+def open_run_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
     """Return data, classifier and auxiliary of a run."""
     auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
     if auxiliary is not None and config.tau is not None:
         auxiliary = replace(auxiliary, tau=config.tau)
     device = config.device if config.device in devices() else "cpu"
-    return open_setting(
+    return open_workbench(
         config.data, config.path, config.model, split=config.split, weights=config.weights, layer=config.layer,
         auxiliary=auxiliary, cache=config.cache, precision=config.precision, device=device, track=track,
         **config.options,
     )  # fmt: skip
 
 
-def plan_run(config: RunConfig, setting: Setting) -> tuple[Tasks, dict[str, Any]]:
+def plan_run(config: RunConfig, bench: Workbench) -> tuple[Tasks, dict[str, Any]]:
     """Return what to explain, and what is left out and why."""
-    targets = None if config.selection == "confusion" else _by_attributes(setting.data)
-    logits, labels = setting.encodings.logits, setting.data.labels()
+    targets = None if config.selection == "confusion" else _by_attributes(bench.data)
+    logits, labels = bench.encodings.logits, bench.data.labels()
     every = plan_tasks(logits, labels, distractors=config.distractors, seed=config.seed, targets=targets)
-    images = len(setting.data)
+    images = len(bench.data)
     skipped = {
-        "unreadable_images": len(setting.data.skipped),
+        "unreadable_images": len(bench.data.skipped),
         "misclassified_queries": every.misclassified,
         "queries_without_distractors": images - every.misclassified - len(every),
-        "classes_without_distractors": [setting.data.classes[c] for c in every.without_distractors],
+        "classes_without_distractors": [bench.data.classes[c] for c in every.without_distractors],
     }
     tasks = every.first(config.queries, seed=config.seed)
     skipped["not_drawn"] = len(every) - len(tasks)
@@ -117,10 +117,10 @@ def _by_attributes(data: Dataset) -> Mapping[int, int]:
 
 
 def _record(
-    config: RunConfig, setting: Setting, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
+    config: RunConfig, bench: Workbench, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
 ) -> dict[str, Any]:
-    auxiliary = setting.explainer.auxiliary
-    logits = setting.encodings.logits.numpy()
+    auxiliary = bench.explainer.auxiliary
+    logits = bench.encodings.logits.numpy()
     return {
         "settings": config.record(),
         # With the defaults of today: another version may have others.
@@ -128,46 +128,46 @@ def _record(
         "versions": versions(),
         "seeds": {"distractors and queries": config.seed},
         "fingerprints": {
-            "data": setting.data.fingerprint(),
-            "model": model_fingerprint(setting.classifier.model),
+            "data": bench.data.fingerprint(),
+            "model": model_fingerprint(bench.classifier.model),
             "auxiliary": model_fingerprint(auxiliary.model) if auxiliary else None,
             # Features that were computed anew may differ in their last bits, and explanations with them.
             "logits": digest(logits.shape, logits.tobytes()),
             "plan": digest(tasks.tasks),
         },
-        "images": len(setting.data),
+        "images": len(bench.data),
         "tasks": len(tasks),
         "skipped": dict(skipped),
-        "classes": [str(name) for name in setting.data.classes],
-        "layer": setting.explainer.split.layer,
-        "grid": list(setting.explainer.split.grid),
-        "preprocess": asdict(setting.classifier.preprocess),
+        "classes": [str(name) for name in bench.data.classes],
+        "layer": bench.explainer.cut.layer,
+        "grid": list(bench.explainer.cut.grid),
+        "preprocess": asdict(bench.classifier.preprocess),
     }
 
 
 def _explain(
     made: Run,
     config: RunConfig,
-    setting: Setting,
+    bench: Workbench,
     methods: Mapping[str, Method],
     tasks: Tasks,
     missing: list[Shard],
     track: Track,
 ) -> None:
-    fitted = {name: _fitted(method, setting, config.seed) for name, method in methods.items()}
-    bundle = replace(Bundle.of(setting, tasks.tasks, fitted), device=config.device)
+    fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
+    bundle = replace(Bundle.of(bench, tasks.tasks, fitted), device=config.device)
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
     with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:
         for shard, found in results:
             mine = tasks.tasks[shard.start : shard.stop]
-            made.write(shard, mine, found, [setting.data.image_name(task.query) for task in mine])
+            made.write(shard, mine, found, [bench.data.image_name(task.query) for task in mine])
             advance(len(shard))
 
 
-def _fitted(method: Method, setting: Setting, seed: int) -> Method:
+def _fitted(method: Method, bench: Workbench, seed: int) -> Method:
     """Return a method with what it learns from the whole split: the clusters of a hard constraint."""
-    aux = setting.encodings.aux
+    aux = bench.encodings.aux
     if isinstance(method, Hard) and method.by == "clusters" and method.centroids is None and aux is not None:
         return replace(method, centroids=fit_centroids(aux, method.clusters, seed=seed))
     return method
@@ -188,17 +188,17 @@ def _measured(made: Run) -> bool:
     return path.exists() and all(set(METRICS.names()) <= set(found) for found in read_json(path).values())
 
 
-def _finish(made: Run, setting: Setting, track: Track) -> None:
+def _finish(made: Run, bench: Workbench, track: Track) -> None:
     """Write figures, then metrics, which say that everything is there."""
     scores: dict[str, dict[str, Score]] = {}
     with enough_room(made.folder), track("metrics", len(made.methods) * made.record["tasks"]) as advance:
         for method in made.methods:
             rows, explained = [], list(made.explained(method).values())
             for task, cf in explained:
-                rows.append((cf, setting.facts.evidence(task)))
+                rows.append((cf, bench.facts.evidence(task)))
                 advance(1)
             scores[method] = score_all(rows, resamples=RESAMPLES)
-            figures.draw_examples(explained, setting, made.folder / "figures" / f"{method}.png")
+            figures.draw_examples(explained, bench, made.folder / "figures" / f"{method}.png")
         figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
         content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
         write_json(made.folder / "metrics.json", content)

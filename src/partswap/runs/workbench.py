@@ -69,7 +69,7 @@ class AuxiliaryChoice:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Workbench:
     """A data set, a classifier and an auxiliary, ready to explain.
 
     Attributes
@@ -115,10 +115,10 @@ class Setting:
     @cached_property
     def facts(self) -> Facts:
         """What the cells of the images hold."""
-        return Facts(self.data, self.classifier.preprocess, self.explainer.split.grid)
+        return Facts(self.data, self.classifier.preprocess, self.explainer.cut.grid)
 
-    def with_auxiliary(self, auxiliary: AuxiliaryChoice | None) -> Setting:
-        """Return the same setting with another auxiliary."""
+    def with_auxiliary(self, auxiliary: AuxiliaryChoice | None) -> Workbench:
+        """Return the same bench with another auxiliary."""
         return replace(self, auxiliary=auxiliary)
 
 
@@ -139,7 +139,7 @@ def open_classifier(model: str, weights: str | None = None) -> Classifier:
     return Classifier(network, model, _numbered(width), preprocess_for(network))
 
 
-def open_setting(
+def open_workbench(
     data: str,
     path: str | Path | None,
     model: str,
@@ -153,8 +153,8 @@ def open_setting(
     device: str = "cpu",
     track: Track = no_progress,
     **options: Any,
-) -> Setting:
-    """Return a setting from names and paths."""
+) -> Workbench:
+    """Return a bench from names and paths."""
     opened = open_dataset(data, path, split, **options)
     classifier = open_classifier(model, weights)
     if len(classifier.classes) != len(opened.classes):
@@ -166,7 +166,7 @@ def open_setting(
     classifier.model.to(device)
     classifier = replace(classifier, classes=list(opened.classes))
     precision = fast_precision() if precision == "auto" else precision
-    return Setting(opened, classifier, layer, auxiliary, cache, precision, track)
+    return Workbench(opened, classifier, layer, auxiliary, cache, precision, track)
 
 
 def _check_names(known: Sequence[str], found: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def run_demo(
         advance(len(data))
     tasks = plan_tasks(encoded.logits, data.labels(), distractors=distractors, seed=seed).tasks
     chosen = _take_turns(tasks, data, queries, seed)
-    facts = Facts(data, shipped.PREPROCESS, explainer.split.grid)
+    facts = Facts(data, shipped.PREPROCESS, explainer.cut.grid)
     explained: dict[str, list[tuple[Counterfactual, Evidence]]] = {}
     for name in methods:
         found = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)

@@ -24,7 +24,7 @@ from partswap.heads import HeadPlan
 from partswap.metrics.bootstrap import Estimate
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import Task, plan_tasks
-from partswap.runs.workbench import Setting
+from partswap.runs.workbench import Workbench
 from partswap.search import Method
 from partswap.studies.tables import Cell, ResultTable
 
@@ -81,7 +81,7 @@ class Stability:
 
 
 def check_sanity(
-    setting: Setting,
+    bench: Workbench,
     *,
     method: str | Method = "partswap",
     which: Sequence[str] = DEPTHS,
@@ -98,19 +98,19 @@ def check_sanity(
     unknown = [name for name in which if name not in DEPTHS]
     if unknown:
         raise SettingError(f"there is nothing called {unknown[0]!r} to randomise.", f"Use {' or '.join(DEPTHS)}.")
-    chosen, tasks = _prepare(setting, method, queries, distractors, seed)
+    chosen, tasks = _prepare(bench, method, queries, distractors, seed)
     found = []
     for name in which:
         explainer = Explainer(
-            randomise(setting.classifier.model, weights_of(setting, name), seed=seed),
-            setting.explainer.split.layer,
+            randomise(bench.classifier.model, weights_of(bench, name), seed=seed),
+            bench.explainer.cut.layer,
             method=chosen,
-            preprocess=setting.classifier.preprocess,
+            preprocess=bench.classifier.preprocess,
         )
         rows: list[tuple[float, float, float | None]] = []
         with track(f"randomised {name}", len(tasks)) as advance:
             for task in tasks:
-                row = _compare(setting, explainer, chosen, task, encode=name == "all")
+                row = _compare(bench, explainer, chosen, task, encode=name == "all")
                 rows += [row] if row is not None else []
                 advance(1)
         found.append(
@@ -126,7 +126,7 @@ def check_sanity(
 
 
 def check_stability(
-    setting: Setting,
+    bench: Workbench,
     *,
     method: str | Method = "partswap",
     pixels: int = 8,
@@ -139,10 +139,10 @@ def check_stability(
 
     What the model sees is shifted; what comes in at the border is a reflection. Distractors stay as they are.
     """
-    explainer, preprocess = setting.explainer, setting.classifier.preprocess
+    explainer, preprocess = bench.explainer, bench.classifier.preprocess
     if not 0 < pixels < preprocess.size:
         raise SettingError(f"pixels is {pixels}.", f"Use a shift from 1 to {preprocess.size - 1}.")
-    chosen, tasks = _prepare(setting, method, queries, distractors, seed)
+    chosen, tasks = _prepare(bench, method, queries, distractors, seed)
     explainer.method = chosen
     moves = [(0, 0), (pixels, 0), (-pixels, 0), (0, pixels), (0, -pixels)]
     ious: list[float] = []
@@ -150,9 +150,9 @@ def check_stability(
     changed = 0
     with track(f"shifted by {pixels}", len(tasks)) as advance:
         for task in tasks:
-            canvas = preprocess.canvas(setting.data.image(task.query))
+            canvas = preprocess.canvas(bench.data.image(task.query))
             views = explainer.encode([preprocess.tensor(shift(canvas, *move)) for move in moves])
-            donors = setting.encodings.select(task.distractors[: chosen.distractors])
+            donors = bench.encodings.select(task.distractors[: chosen.distractors])
             said = views.logits.argmax(1)
             still = [k for k in range(1, len(moves)) if said[k] == said[0] != task.target]
             changed += len(moves) - 1 - len(still)
@@ -161,7 +161,7 @@ def check_stability(
             pairs = [
                 compared
                 for k in still
-                if (compared := compare_shifted(cells[0], cells[k], moves[k], explainer.split.grid, preprocess.size))
+                if (compared := compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.size))
             ]
             if pairs:
                 ious.append(float(np.mean([iou for iou, _ in pairs])))
@@ -196,12 +196,12 @@ def stability_table(rows: Sequence[Stability], note: str = "") -> ResultTable:
 # -- weights --------------------------------------------------------------------------------------------------------
 
 
-def weights_of(setting: Setting, which: str) -> set[str]:
+def weights_of(bench: Workbench, which: str) -> set[str]:
     """Return the names of the classifier's parameters after the cut ("head"), or of all."""
-    named = list(setting.classifier.model.named_parameters())
+    named = list(bench.classifier.model.named_parameters())
     if which == "all":
         return {name for name, _ in named}
-    parts = setting.explainer.split
+    parts = bench.explainer.cut
     before = {id(p) for p in parts.features.parameters()}
     after = {id(p) for p in parts.head.parameters()} - before
     found = {name for name, p in named if id(p) in after}
@@ -246,27 +246,27 @@ def _start_anew(parameter: nn.Parameter, weighted: bool, generator: torch.Genera
 def first_order(explainer: Explainer, query: Encoded, donors: Encoded, target: int) -> Tensor:
     """Return how much swapping each query cell promises: the best first-order gain over all donors, ``(h*w,)``."""
     head = explainer.head_for(query)
-    plan = head if isinstance(head, HeadPlan) else HeadPlan(head, explainer.split.grid)
+    plan = head if isinstance(head, HeadPlan) else HeadPlan(head, explainer.cut.grid)
     with torch.no_grad():
         evaluator = plan.evaluator(query.grids[0], donors.grids, 2**30)
         return next(evaluator.gains(evaluator.start, target, leads=False))[0].amax(1)
 
 
 def _compare(
-    setting: Setting, other: Explainer, method: Method, task: Task, *, encode: bool
+    bench: Workbench, other: Explainer, method: Method, task: Task, *, encode: bool
 ) -> tuple[float, float, float | None] | None:
     """Return overlap, chance and correlation for one query, None if the other network already says the target."""
-    query = setting.encodings.select([task.query])
-    donors = setting.encodings.select(task.distractors[: method.distractors])
-    setting.explainer.method = method
-    mine = _query_cells(setting.explainer, query, donors, task.target)
-    scores = first_order(setting.explainer, query, donors, task.target)
+    query = bench.encodings.select([task.query])
+    donors = bench.encodings.select(task.distractors[: method.distractors])
+    bench.explainer.method = method
+    mine = _query_cells(bench.explainer, query, donors, task.target)
+    scores = first_order(bench.explainer, query, donors, task.target)
     if encode:
-        images = [setting.data.image(k) for k in (task.query, *task.distractors[: method.distractors])]
+        images = [bench.data.image(k) for k in (task.query, *task.distractors[: method.distractors])]
         encoded = other.encode(images)
         query = replace(encoded.select([0]), aux=query.aux)
         donors = replace(encoded.select(range(1, len(encoded))), aux=donors.aux)
-    head = other.split.head
+    head = other.cut.head
     with torch.no_grad():
         if int(head(query.grids, query.contexts).argmax()) == task.target:
             return None
@@ -276,7 +276,7 @@ def _compare(
     union = len(a | b)
     if not union:
         return None
-    chance = chance_overlap(len(a), len(b), other.split.grid.cells)
+    chance = chance_overlap(len(a), len(b), other.cut.grid.cells)
     return len(a & b) / union, chance, _spearman(scores, first_order(other, query, donors, task.target))
 
 
@@ -338,12 +338,12 @@ def compare_shifted(
 
 
 def _prepare(
-    setting: Setting, method: str | Method, queries: int | None, distractors: int, seed: int
+    bench: Workbench, method: str | Method, queries: int | None, distractors: int, seed: int
 ) -> tuple[Method, list[Task]]:
-    chosen = setting.explainer.resolve_method(method)
+    chosen = bench.explainer.resolve_method(method)
     if chosen.wants_parts:
         raise SettingError(f"{chosen!r} wants annotated parts, which move with the image.", "Check another method.")
-    planned = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=distractors, seed=seed)
+    planned = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=distractors, seed=seed)
     return chosen, planned.first(queries, seed=seed).tasks
 
 

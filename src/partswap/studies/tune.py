@@ -18,7 +18,7 @@ from partswap.errors import SettingError
 from partswap.metrics import score_all
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import explain_tasks, plan_tasks
-from partswap.runs.workbench import Setting
+from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
 from partswap.studies.tables import ResultTable
 
@@ -104,7 +104,7 @@ class Tuning:
 
 
 def tune(
-    setting: Setting,
+    bench: Workbench,
     *,
     method: str = "partswap",
     lambdas: Sequence[float] = LAMBDAS,
@@ -114,32 +114,32 @@ def tune(
     seed: int = 0,
     track: Track = no_progress,
 ) -> Tuning:
-    """Try all pairs on some images of the setting's split and choose one.
+    """Try all pairs on some images of the bench's split and choose one.
 
     Use a split that is not the one results are reported on.
     """
-    if setting.auxiliary is None:
+    if bench.auxiliary is None:
         raise SettingError("there is no auxiliary to tune for.", "Pass one: --auxiliary NAME.")
     made = METHODS.get(method)()
     if not hasattr(made, "lam") or not hasattr(made, "tau"):
         raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
-    if not setting.data.parts:
+    if not bench.data.parts:
         raise SettingError("this data set has no keypoints to tune by.", "Use the values of a similar one.")
-    planned = plan_tasks(setting.encodings.logits, setting.data.labels(), distractors=distractors, seed=seed)
+    planned = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=distractors, seed=seed)
     tasks = planned.first(queries, seed=seed)
     points = []
     for tau in taus:
         for lam in lambdas:
             chosen = replace(made, lam=lam, tau=tau)  # type: ignore[call-arg]
             found = explain_tasks(
-                setting.explainer,
-                setting.encodings,
+                bench.explainer,
+                bench.encodings,
                 tasks.tasks,
                 chosen,
                 track=track,
                 title=f"lam {lam:g}, tau {tau:g}",
             )
-            scores = score_all([(cf, setting.facts.evidence(task)) for task, cf in found])
+            scores = score_all([(cf, bench.facts.evidence(task)) for task, cf in found])
             same, near, edits = scores["same_kp"].all, scores["near_kp"].all, scores["edits"].all
             if same is None or near is None or edits is None:
                 raise SettingError(
@@ -147,8 +147,8 @@ def tune(
                 )
             points.append(Point(lam, tau, same, near, edits, scores["flip_rate"].all or 0.0))
     note = (
-        f"{len(tasks)} images of {setting.data.split}, up to {distractors} distractors, "
-        f"{setting.classifier.architecture}, auxiliary {setting.auxiliary.name}."
+        f"{len(tasks)} images of {bench.data.split}, up to {distractors} distractors, "
+        f"{bench.classifier.architecture}, auxiliary {bench.auxiliary.name}."
     )
     return Tuning(method, points, knee(points), note)
 

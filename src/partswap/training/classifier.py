@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import Tensor, nn
 
-from partswap.cut.split import Split, split
+from partswap.cut.network import Cut, cut_network
 from partswap.data.base import Dataset
 from partswap.data.subset import held_out
 from partswap.errors import SettingError
@@ -295,9 +295,9 @@ def start_pooled(model: nn.Module, new: Sequence[str], size: int) -> None:
             module.weight.copy_(shared[:, :, None].expand(-1, -1, count).reshape_as(module.weight))
 
 
-def cut_for_training(model: nn.Module, layer: str, size: int) -> Split:
+def cut_for_training(model: nn.Module, layer: str, size: int) -> Cut:
     """Return a network cut where it is frozen; ``head.body`` is what can be trained."""
-    cut = split(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
+    cut = cut_network(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
     if cut.route != "fx":
         raise SettingError(
             f"{type(model).__name__} cannot be trained behind {layer!r}: its graph cannot be read.",

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partswap.cut.split import Split
+from partswap.cut.network import Cut
 from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import RandomView, on_canvas
 from partswap.data.subset import Subset
@@ -67,7 +67,7 @@ class FrozenViews:
     ----------
     views : Views
         Of which images.
-    split : Split
+    cut : Cut
         The network, cut where it is frozen.
     count : int
         How many views of each image.
@@ -76,21 +76,21 @@ class FrozenViews:
     def __init__(
         self,
         views: Views,
-        split: Split,
+        cut: Cut,
         count: int,
         *,
         cache: Path | None = None,
         precision: str = "float32",
         track: Track = no_progress,
     ) -> None:
-        self.views, self.split, self.precision = views, split, precision
-        self._device = next((p.device for p in split.features.parameters()), torch.device("cpu"))
+        self.views, self.cut, self.precision = views, cut, precision
+        self._device = next((p.device for p in cut.features.parameters()), torch.device("cpu"))
         key = {
             "what": "a view behind a frozen trunk",
             "data": views.data.fingerprint(),
             "split": views.data.split,
-            "trunk": model_fingerprint(split.features),
-            "layer": split.layer,
+            "trunk": model_fingerprint(cut.features),
+            "layer": cut.layer,
             "precision": precision,
         }
         self.arrays = [self._view(number, key, cache or default_cache(), track) for number in range(count)]
@@ -106,14 +106,14 @@ class FrozenViews:
         usual = views.preprocess if number == 0 else replace(views.preprocess, resize=None)
         which = [number, *([] if number == 0 else [views.seed, repr(views.random)])]
         full = {**key, "preprocess": repr(usual), "view": which}
-        store = Store(cache, f"trunk-{self.split.layer}-{number}", full, len(views.data))
-        title = f"{self.split.layer} {views.data.split} {number}"
+        store = Store(cache, f"trunk-{self.cut.layer}-{number}", full, len(views.data))
+        title = f"{self.cut.layer} {views.data.split} {number}"
         fill(store, lambda index: views.tensor(index, number), self._compute, title, track)
         return [store.array(name) for name in ("grids", "contexts") if name in store.names]
 
     def _compute(self, inputs: Tensor) -> dict[str, Tensor]:
         with autocast(self.precision, self._device):
-            grids = self.split.features(inputs.to(self._device))
+            grids = self.cut.features(inputs.to(self._device))
         context = getattr(grids, "context", None)
         out = {"grids": halved(grids, "the frozen trunk")}
         return out if context is None else {**out, "contexts": halved(context, "the frozen trunk")}
@@ -146,7 +146,7 @@ class Feed:
     ----------
     preprocess : Preprocess
         How images become inputs.
-    trunk : Split or None
+    trunk : Cut or None
         The network cut where it is frozen; None to feed images.
     views : int
         How many views of each image to keep behind the trunk.
@@ -155,7 +155,7 @@ class Feed:
     def __init__(
         self,
         preprocess: Preprocess,
-        trunk: Split | None,
+        trunk: Cut | None,
         views: int,
         *,
         cache: Path | None = None,

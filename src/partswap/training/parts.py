@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from partswap.cut.split import Split
+from partswap.cut.network import Cut
 from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import swap_sides
 from partswap.data.on_grid import cell_facts
@@ -33,7 +33,7 @@ from partswap.training.loop import Recipe, fit, refuse_finished
 
 
 class _Flat(nn.Module):
-    """A detector whose output is one row per image, as `split` wants it."""
+    """A detector whose output is one row per image, as `cut_network` wants it."""
 
     def __init__(self, detector: PartsDetector) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class _Session:
         return average_precisions(np.concatenate(scores), np.concatenate(truth), data.parts)
 
 
-def _behind(flat: _Flat, trunk: Split, size: int) -> nn.Module:
+def _behind(flat: _Flat, trunk: Cut, size: int) -> nn.Module:
     """Return what of a detector lies behind a classifier's frozen layer."""
     backbone = flat.detector.backbone
     # The backbone is a flat graph: the layer's output is that of the last module inside it.

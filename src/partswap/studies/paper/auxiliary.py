@@ -32,12 +32,12 @@ PUBLISHED = {
 @PAPER.register("auxiliary")
 def auxiliary(lab: Lab) -> Result:
     """Return each auxiliary's Same-KP with one distractor, its clustering accuracy, and pictures of clusters."""
-    setting = lab.setting
-    facts = [setting.facts[i] for i in range(len(setting.data))]
+    bench = lab.bench
+    facts = [bench.facts[i] for i in range(len(bench.data))]
     rows: list[Sequence[Cell]] = []
     figures = {}
     for choice in lab.auxiliaries:
-        chosen = setting.with_auxiliary(choice)
+        chosen = bench.with_auxiliary(choice)
         aux = chosen.encodings.aux
         assert aux is not None  # there is an auxiliary
         scores = lab.scores("paper", auxiliary=str(choice), distractors=1)
@@ -45,7 +45,7 @@ def auxiliary(lab: Lab) -> Result:
         label = choice.name + (f" ({choice.layer})" if choice.layer else "")
         picture = "-".join(["clusters", choice.name.replace(":", "-"), *([choice.layer] if choice.layer else [])])
         figures[picture] = draw_clusters(
-            setting.data, setting.classifier.preprocess, clustered[1], setting.explainer.split.grid
+            bench.data, bench.classifier.preprocess, clustered[1], bench.explainer.cut.grid
         )
         numbers = [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
         accuracies = [100 * c.accuracy for c in clustered]
@@ -60,8 +60,8 @@ def auxiliary(lab: Lab) -> Result:
         )
     columns = ["auxiliary", "annotations", "Same-KP", "Near-KP", "#Edits", *(f"K={k}" for k in CLUSTERS)]
     note = (
-        f"{scores['flip_rate'].count} images of {len(setting.data)}, {setting.classifier.architecture} cut at "
-        f"{setting.explainer.split.layer}, the paper's greedy search with one distractor, all edits. "
+        f"{scores['flip_rate'].count} images of {len(bench.data)}, {bench.classifier.architecture} cut at "
+        f"{bench.explainer.cut.layer}, the paper's greedy search with one distractor, all edits. "
         "K: part clustering accuracy."
     )
     if lab.comparable:

@@ -18,8 +18,8 @@ PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter"
 @PAPER.register("cost")
 def cost(lab: Lab) -> Result:
     """Return the cost of one edit, the authors' way and ours, for one distractor and for many."""
-    setting = lab.setting
-    split, size = setting.explainer.split, setting.classifier.preprocess.size
+    bench = lab.bench
+    split, size = bench.explainer.cut, bench.classifier.preprocess.size
     image = torch.randn(1, 3, size, size)
     with torch.no_grad():
         grid = split.features(image)
@@ -27,7 +27,7 @@ def cost(lab: Lab) -> Result:
     head = split.head.bind(getattr(grid, "context", None))
     whole = module_macs(head, grid)
     cells = split.grid.cells
-    auxiliary = setting.explainer.auxiliary
+    auxiliary = bench.explainer.auxiliary
     rows: list[list[Cell]] = []
     for count in (1, lab.config.distractors):
         candidates = count * cells * cells
@@ -42,7 +42,7 @@ def cost(lab: Lab) -> Result:
             "partswap, screened, first edit": both + screened_macs(evaluator, whole, screened),
         }
         if auxiliary is not None:
-            inputs = auxiliary.inputs([setting.classifier.preprocess.canvas(setting.data.image(0))])
+            inputs = auxiliary.inputs([bench.classifier.preprocess.canvas(bench.data.image(0))])
             with torch.no_grad():
                 channels = auxiliary.forward(inputs).shape[1]
             ways["semantic term"] = (1 + count) * module_macs(auxiliary.model, inputs) + candidates * channels
@@ -50,6 +50,6 @@ def cost(lab: Lab) -> Result:
             published = PUBLISHED.get(way) if lab.comparable and count == 1 else None
             rows.append([count, way, macs / 1e9, (macs - both) / 1e9 if way != "semantic term" else None, published])
     columns = ["distractors", "way", "1e9 multiply-adds", "without the features", "paper"]
-    where = f"{setting.classifier.architecture} cut at {split.layer}"
+    where = f"{bench.classifier.architecture} cut at {split.layer}"
     note = f"{where}: features {features / 1e9:.2f}e9, head {whole / 1e9:.3f}e9."
     return Result(ResultTable("Multiply-adds of one edit", columns, rows, note, digits=2))

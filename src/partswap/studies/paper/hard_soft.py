@@ -20,7 +20,7 @@ def hard_soft(lab: Lab) -> Result:
         "soft, Vandenhende et al.": ("soft", lab.scores("paper", distractors=1)),
         "soft, partswap": ("ours", lab.scores("partswap", distractors=1)),
     }
-    if lab.setting.data.parts:
+    if lab.bench.data.parts:
         found["hard, annotated parts (upper bound)"] = ("parts", lab.scores("hard", {"by": "parts"}, distractors=1))
     rows: list[list[Cell]] = []
     for title, (name, scores) in found.items():

@@ -17,8 +17,8 @@ from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.runs.config import RunConfig
-from partswap.runs.run import Run, open_run_setting, plan_run, run
-from partswap.runs.workbench import AuxiliaryChoice, Setting
+from partswap.runs.run import Run, open_run_workbench, plan_run, run
+from partswap.runs.workbench import AuxiliaryChoice, Workbench
 from partswap.search import METHODS as SEARCH
 from partswap.store import read_json
 from partswap.studies.tables import Cell, Measured, ResultTable
@@ -77,14 +77,14 @@ class Lab:
     track: Track = field(default=no_progress, repr=False)
 
     @cached_property
-    def setting(self) -> Setting:
+    def bench(self) -> Workbench:
         """Data, classifier and auxiliary."""
-        return open_run_setting(self.config, self.track)
+        return open_run_workbench(self.config, self.track)
 
     @property
     def family(self) -> str:
         """What the paper would call the classifier: ``"vgg"``, ``"resnet"``, or its own name."""
-        name = self.setting.classifier.architecture.lower()
+        name = self.bench.classifier.architecture.lower()
         return next((known for known in ("vgg", "resnet") if known in name), name)
 
     @property
@@ -98,16 +98,16 @@ class Lab:
         if not SEARCH.get(method).semantic:  # one row for all auxiliaries
             config = replace(config, auxiliary=None)
         if "layer" in changes:
-            setting = open_run_setting(config, self.track)
+            bench = open_run_workbench(config, self.track)
         elif config.auxiliary != self.config.auxiliary:
             choice = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
-            setting = self.setting.with_auxiliary(choice)
+            bench = self.bench.with_auxiliary(choice)
         else:
-            setting = self.setting
+            bench = self.bench
         # Where networks lie does not matter, what is in them does.
-        networks = [setting.classifier.model, *([a.model] if (a := setting.explainer.auxiliary) else [])]
+        networks = [bench.classifier.model, *([a.model] if (a := bench.explainer.auxiliary) else [])]
         key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
-        return run(replace(config, out=self.runs / f"{method}-{key}"), setting=setting, track=self.track)
+        return run(replace(config, out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
 
     def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
         """Return the metrics of a run."""
@@ -116,13 +116,13 @@ class Lab:
         return {name: _score(content) for name, content in found.items()}
 
     def note(self, *, distractors: bool = True, cut: bool = True) -> str:
-        """Return what every table says about its setting."""
-        made = self.setting
+        """Return what every table says about its bench."""
+        made = self.bench
         tasks, skipped = plan_run(self.config, made)
         eligible = len(tasks) + skipped["not_drawn"]
         drawn = f"{len(tasks)} images drawn from the {eligible}" if skipped["not_drawn"] else f"All {eligible}"
         auxiliary = f", auxiliary {replace(made.auxiliary, weights=None)}" if made.auxiliary else ""
-        where = f" cut at {made.explainer.split.layer}" if cut else ""
+        where = f" cut at {made.explainer.cut.layer}" if cut else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
             f"{drawn} eligible images of {self.config.data} {self.config.split} ({len(made.data)} in all, "

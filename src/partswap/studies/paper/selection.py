@@ -16,7 +16,7 @@ PUBLISHED = {
 @PAPER.register("selection")
 def selection(lab: Lab) -> Result:
     """Return the comparison of both ways; without class attributes only the confusion matrix."""
-    ways = ["confusion"] if lab.setting.data.attributes() is None else ["confusion", "attributes"]
+    ways = ["confusion"] if lab.bench.data.attributes() is None else ["confusion", "attributes"]
     rows: list[list[Cell]] = []
     for method, title, settings in METHODS:
         for way in ways:

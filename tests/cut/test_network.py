@@ -13,13 +13,13 @@ from torch import Tensor, fx, nn
 from partswap import _vision
 from partswap.cut.layout import find_layout
 from partswap.cut.mirror import image_size
-from partswap.cut.split import Split, split
+from partswap.cut.network import Cut, cut_network
 from partswap.errors import (
+    CutError,
     LayerError,
     NondeterministicModelError,
     NonFiniteError,
     ShapeError,
-    SplitError,
 )
 from partswap.models.huggingface import adapt
 
@@ -299,7 +299,7 @@ def test_contract(name: str) -> None:
     _, _, layers, route = CASES[name]
     for layer, (grid_shape, channels) in layers.items():
         randomness = torch.get_rng_state()
-        cut = split(model, layer, probe=probe)
+        cut = cut_network(model, layer, probe=probe)
         assert torch.equal(torch.get_rng_state(), randomness)
         assert (tuple(cut.grid), cut.channels, cut.classes) == (grid_shape, channels, 10)
         assert cut.route == route
@@ -308,7 +308,7 @@ def test_contract(name: str) -> None:
         assert snapshot(model) == before
 
 
-def check_parts(model: nn.Module, cut: Split, images: Tensor, expected: Tensor) -> None:
+def check_parts(model: nn.Module, cut: Cut, images: Tensor, expected: Tensor) -> None:
     features, head = cut
     with torch.no_grad():
         grid = features(images)
@@ -354,7 +354,7 @@ def check_parts(model: nn.Module, cut: Split, images: Tensor, expected: Tensor) 
 @pytest.mark.parametrize("corner", ["bottom right", "top right"])
 def test_cells_are_where_their_pixels_are(name: str, layer: str, size: tuple[int, int], corner: str) -> None:
     model, _ = build(name)
-    cut = split(model, layer, probe=torch.randn(2, 3, *size))
+    cut = cut_network(model, layer, probe=torch.randn(2, 3, *size))
     patch = size[0] // cut.grid.h, size[1] // cut.grid.w
     rows = slice(-patch[0], None) if "bottom" in corner else slice(None, patch[0])
     cols = slice(-patch[1], None) if "right" in corner else slice(None, patch[1])
@@ -400,12 +400,12 @@ class Cube(nn.Module):
 
 @pytest.mark.parametrize("last", [False, True])
 def test_as_many_channels_as_rows_and_columns(last: bool) -> None:
-    cut = split(Cube(last), "norm", probe=torch.randn(2, 3, 32, 32))
+    cut = cut_network(Cube(last), "norm", probe=torch.randn(2, 3, 32, 32))
     assert cut.head.layout.kind == ("nhwc" if last else "nchw")
 
 
 def test_head_is_a_readable_graph_of_the_models_own_modules() -> None:
-    body = split(tv("vgg11_bn"), "features.28", probe=torch.randn(2, 3, 64, 64)).head.bind()
+    body = cut_network(tv("vgg11_bn"), "features.28", probe=torch.randn(2, 3, 64, 64)).head.bind()
     assert isinstance(body, fx.GraphModule)
     called = [str(node.target) for node in body.graph.nodes if node.op == "call_module"]
     assert called == ["avgpool", *(f"classifier.{i}" for i in range(7))]
@@ -413,7 +413,7 @@ def test_head_is_a_readable_graph_of_the_models_own_modules() -> None:
 
 
 def test_features_stop_at_the_cut() -> None:
-    body = split(tv("resnet18"), "layer3", probe=torch.randn(2, 3, 64, 64)).features.body
+    body = cut_network(tv("resnet18"), "layer3", probe=torch.randn(2, 3, 64, 64)).features.body
     assert isinstance(body, fx.GraphModule)
     assert not any("layer4" in str(node.target) for node in body.graph.nodes)
 
@@ -421,7 +421,7 @@ def test_features_stop_at_the_cut() -> None:
 def test_parts_ignore_a_later_train_and_follow_new_weights() -> None:
     model = plain().eval()
     images = torch.randn(4, 3, 32, 32)
-    features, head = split(model, "2", probe=images)
+    features, head = cut_network(model, "2", probe=images)
     model.train()
     with torch.no_grad():
         assert torch.equal(head(features(images)), head(features(images)))
@@ -433,13 +433,13 @@ def test_parts_ignore_a_later_train_and_follow_new_weights() -> None:
 
 def test_context_of_one_query_or_of_every_grid() -> None:
     model, _ = build("timm-vit_reg4_dinov2")
-    features, head = split(model)
+    features, head = cut_network(model)
     grid = features(torch.randn(3, 3, 28, 28))
     assert grid.context.shape == (3, 5, 384)
     torch.testing.assert_close(head(grid.clone(), grid.context), head(grid))
-    with pytest.raises(SplitError, match=r"head\.bind"):
+    with pytest.raises(CutError, match=r"head\.bind"):
         head(grid.clone())
-    with pytest.raises(SplitError, match="came without"):
+    with pytest.raises(CutError, match="came without"):
         head.bind(None)
     with pytest.raises(ShapeError, match="context of 2 images"):
         head(grid.clone(), grid.context[:2])
@@ -451,13 +451,13 @@ def test_context_of_one_query_or_of_every_grid() -> None:
 def test_cells_that_nothing_reads(layer: str) -> None:
     model, _ = build("timm-vit_reg4_dinov2")
     with pytest.raises(LayerError, match="reads only its class token"):
-        split(model, layer)
+        cut_network(model, layer)
 
 
 def test_hooks_that_record_are_not_shown_a_tracers_proxies() -> None:
     model, seen = plain(), []
     model[2].register_forward_hook(lambda module, args, output: seen.append(type(output)))
-    assert split(model, "2", probe=torch.randn(2, 3, 32, 32)).route == "fx"
+    assert cut_network(model, "2", probe=torch.randn(2, 3, 32, 32)).route == "fx"
     assert set(seen) == {Tensor}
 
 
@@ -465,7 +465,7 @@ def test_hooks_that_change_the_output_are_part_of_the_model() -> None:
     model = plain().eval()
     model[6].register_forward_hook(lambda module, args, output: output * 2)
     images = torch.randn(2, 3, 32, 32)
-    features, head = split(model, "2", probe=images)
+    features, head = cut_network(model, "2", probe=images)
     torch.testing.assert_close(head(features(images)), model(images))
 
 
@@ -477,33 +477,33 @@ def test_hooks_that_a_model_cannot_do_without_are_part_of_it() -> None:
     model = nn.Sequential(Pair(), *plain()).eval()
     model[0].register_forward_hook(lambda module, args, output: output[0])
     images = torch.randn(2, 3, 32, 32)
-    features, head = split(model, "3", probe=images)
+    features, head = cut_network(model, "3", probe=images)
     torch.testing.assert_close(head(features(images)), model(images))
 
 
 def test_wrapped_models() -> None:
     images = torch.randn(2, 3, 32, 32)
-    assert split(nn.DataParallel(plain()), "module.2", probe=images).grid == (8, 8)
-    assert split(torch.compile(plain()), "_orig_mod.2", probe=images).grid == (8, 8)
+    assert cut_network(nn.DataParallel(plain()), "module.2", probe=images).grid == (8, 8)
+    assert cut_network(torch.compile(plain()), "_orig_mod.2", probe=images).grid == (8, 8)
 
 
 def test_torchscript_is_refused() -> None:
-    with pytest.raises(SplitError, match="TorchScript"):
-        split(torch.jit.trace(plain().eval(), torch.randn(1, 3, 32, 32)), "2")
+    with pytest.raises(CutError, match="TorchScript"):
+        cut_network(torch.jit.trace(plain().eval(), torch.randn(1, 3, 32, 32)), "2")
 
 
 def test_half_precision() -> None:
-    cut = split(plain().bfloat16(), "2", probe=torch.randn(2, 3, 32, 32))
+    cut = cut_network(plain().bfloat16(), "2", probe=torch.randn(2, 3, 32, 32))
     assert cut.features(torch.randn(1, 3, 32, 32).bfloat16()).dtype == torch.bfloat16
 
 
 def test_repr_names_the_route() -> None:
-    assert "route='fx'" in repr(split(plain(), "2", probe=torch.randn(2, 3, 32, 32)))
-    assert "slow" in repr(split(Branching(), "stem", probe=torch.randn(2, 3, 32, 32)))
+    assert "route='fx'" in repr(cut_network(plain(), "2", probe=torch.randn(2, 3, 32, 32)))
+    assert "slow" in repr(cut_network(Branching(), "stem", probe=torch.randn(2, 3, 32, 32)))
 
 
 def test_images_of_another_size() -> None:
-    cut = split(tv("resnet18"), "layer3", probe=torch.randn(2, 3, 64, 64))
+    cut = cut_network(tv("resnet18"), "layer3", probe=torch.randn(2, 3, 64, 64))
     with pytest.raises(ShapeError, match="6 x 6 cells, not 4 x 4"):
         cut.features(torch.randn(1, 3, 96, 96))
     with pytest.raises(ShapeError, match="256, 4, 4"):
@@ -526,17 +526,17 @@ PROBE = torch.randn(2, 3, 64, 64)
 )
 def test_layers_that_cannot_be_cut(layer: str, message: str) -> None:
     with pytest.raises(LayerError, match=message):
-        split(tv("resnet18"), layer, probe=PROBE)
+        cut_network(tv("resnet18"), layer, probe=PROBE)
 
 
 def test_dense_layers_cannot_be_cut() -> None:
     with pytest.raises(LayerError, match=r"nearest clean cut is 'features\.denseblock4'"):
-        split(tv("densenet121"), "features.denseblock4.denselayer3", probe=PROBE)
+        cut_network(tv("densenet121"), "features.denseblock4.denselayer3", probe=PROBE)
 
 
 def test_a_container_does_not_run() -> None:
     with pytest.raises(LayerError, match="does not run by itself"):
-        split(hf("Dinov2"), "model.dinov2.encoder.layer")
+        cut_network(hf("Dinov2"), "model.dinov2.encoder.layer")
 
 
 def returning(change: Callable[[Tensor], object]) -> nn.Module:
@@ -555,9 +555,9 @@ def returning(change: Callable[[Tensor], object]) -> nn.Module:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda y: (y, y), SplitError, "returns a tuple.*only the logits"),
-        (lambda y: y[:, None], SplitError, r"shape \(2, 1, 5\)"),
-        (lambda y: y[:, :1], SplitError, "two classes"),
+        (lambda y: (y, y), CutError, "returns a tuple.*only the logits"),
+        (lambda y: y[:, None], CutError, r"shape \(2, 1, 5\)"),
+        (lambda y: y[:, :1], CutError, "two classes"),
         (lambda y: y / 0, NonFiniteError, "NaN"),
         (lambda y: y + torch.rand(5), NondeterministicModelError, "different logits"),
     ],
@@ -568,33 +568,33 @@ def test_models_that_are_no_classifiers(
     model = returning(change)
     state = torch.get_rng_state()
     with pytest.raises(error, match=message):
-        split(model, "conv", probe=PROBE)
+        cut_network(model, "conv", probe=PROBE)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_an_unadapted_hugging_face_model() -> None:
-    with pytest.raises(SplitError, match=r"huggingface\.adapt"):
-        split(hf("ViT").model, "vit.layers.1")
+    with pytest.raises(CutError, match=r"huggingface\.adapt"):
+        cut_network(hf("ViT").model, "vit.layers.1")
 
 
 def test_adapt_refuses_what_it_cannot_adapt() -> None:
-    with pytest.raises(SplitError, match="not a transformers model"):
+    with pytest.raises(CutError, match="not a transformers model"):
         adapt(plain())
-    with pytest.raises(SplitError, match="no classification head"):
+    with pytest.raises(CutError, match="no classification head"):
         adapt(hf("ViT").model.vit)
 
 
 def test_wrong_image_size_names_the_probe() -> None:
-    with pytest.raises(SplitError, match=r"fails on a batch of shape.*Pass `probe`"):
-        split(plain(), "2")
+    with pytest.raises(CutError, match=r"fails on a batch of shape.*Pass `probe`"):
+        cut_network(plain(), "2")
     with pytest.raises(ShapeError, match="probe is"):
-        split(plain(), "2", probe=torch.randn(3, 32, 32))
-    with pytest.raises(SplitError, match=r"torch\.nn\.Module"):
-        split("resnet18")  # type: ignore[arg-type]
+        cut_network(plain(), "2", probe=torch.randn(3, 32, 32))
+    with pytest.raises(CutError, match=r"torch\.nn\.Module"):
+        cut_network("resnet18")  # type: ignore[arg-type]
 
 
 def test_one_probe_image_is_enough() -> None:
-    assert split(plain(), "2", probe=torch.randn(1, 3, 32, 32)).grid == (8, 8)
+    assert cut_network(plain(), "2", probe=torch.randn(1, 3, 32, 32)).grid == (8, 8)
 
 
 class Bypass(nn.Module):
@@ -611,5 +611,5 @@ class Bypass(nn.Module):
 
 
 def test_no_route_reproduces_the_model() -> None:
-    with pytest.raises(SplitError, match=r"no cut at 'conv' reproduces.*replay: logits differ"):
-        split(Bypass(), "conv", probe=PROBE)
+    with pytest.raises(CutError, match=r"no cut at 'conv' reproduces.*replay: logits differ"):
+        cut_network(Bypass(), "conv", probe=PROBE)

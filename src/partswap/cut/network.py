@@ -14,13 +14,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from partswap.cut.graph import CrossingError, clean_nodes, cut
+from partswap.cut.graph import CrossingError, clean_nodes, cut_graph
 from partswap.cut.layout import Layout
 from partswap.cut.mirror import EvalModule, same
 from partswap.cut.replay import ReplayFeatures, ReplayHead
 from partswap.cut.study import Study
 from partswap.cut.trace import Trace
-from partswap.errors import LayerError, ShapeError, SplitError
+from partswap.errors import CutError, LayerError, ShapeError
 from partswap.grid import GridShape
 
 Route = Literal["fx", "export", "replay"]
@@ -104,7 +104,7 @@ class Head(EvalModule):
         if isinstance(context, tuple) and len(context) == 1:
             context = context[0]
         if context is None:
-            raise SplitError(
+            raise CutError(
                 "this head needs the query's class token and registers, and the grid came without them.",
                 "Pass context=features(images).context, or use head.bind(context).",
             )
@@ -142,8 +142,8 @@ def _expand(context: Tensor, grids: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """A network cut in two; unpacks as ``features, head = split(model, layer)``.
+class Cut:
+    """A network cut in two; unpacks as ``features, head = cut_network(model, layer)``.
 
     Parameters
     ----------
@@ -178,10 +178,10 @@ class Split:
         context = f", {self.head.layout.prefix} prefix tokens as context" if self.head.needs_context else ""
         slow = " (slow: the head runs the whole network)" if self.route == "replay" else ""
         size = f"grid={self.grid}, channels={self.channels}, classes={self.classes}"
-        return f"Split(layer={self.layer!r}, {size}, route={self.route!r}{slow}{context})"
+        return f"Cut(layer={self.layer!r}, {size}, route={self.route!r}{slow}{context})"
 
 
-def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4) -> Split:
+def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4) -> Cut:
     """Cut `model` after `layer` into features and head.
 
     The parts share the model's parameters and always run in eval mode; the model itself is left as it was.
@@ -203,13 +203,13 @@ def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = 
     ------
     LayerError
         The layer is unknown, its output is no grid, or pixels reach the logits around it.
-    SplitError
+    CutError
         The model's output is not logits, or no cut reproduces the model.
 
     Examples
     --------
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 32, 32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
-    >>> features, head = split(model, "0")
+    >>> features, head = cut_network(model, "0")
     >>> features(torch.randn(4, 3, 224, 224)).shape
     torch.Size([4, 8, 7, 7])
     """
@@ -243,15 +243,15 @@ def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = 
             continue
         problem = _problem(study, layer, features, head, atol)
         if problem is None:
-            return _split(study, layer, layout, features, head, trace.route)
+            return _made(study, layer, layout, features, head, trace.route)
         failures.append(f"{trace.route}: {problem}")
     calls = study.survey.calls[layer]
     features = Features(ReplayFeatures(study.twin, layer, calls), layout)
     head = Head(ReplayHead(study.twin, layer, calls, layout, study.survey.probe), layout)
     problem = _problem(study, layer, features, head, atol)
     if problem is None:
-        return _split(study, layer, layout, features, head, "replay")
-    raise SplitError(
+        return _made(study, layer, layout, features, head, "replay")
+    raise CutError(
         f"no cut at {layer!r} reproduces the model ({'; '.join([*failures, f'replay: {problem}'])}).",
         "If pixels reach the logits around this layer, choose another; list_layers(model) shows them.",
     )
@@ -259,14 +259,14 @@ def split(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = 
 
 def _cut(study: Study, trace: Trace, layer: str, layout: Layout) -> tuple[Features, Head]:
     probe = study.survey.probe
-    features, body = cut(trace, trace.outputs[layer], layout, probe)
+    features, body = cut_graph(trace, trace.outputs[layer], layout, probe)
     f, g = Features(features, layout), Head(body, layout)
     with study.quiet():
         grid = f(probe)
         version = grid._version
         g(grid)
         if grid._version != version:  # the head's first step works in place, so it gets a copy
-            g = Head(cut(trace, trace.outputs[layer], layout, probe, clone=True)[1], layout)
+            g = Head(cut_graph(trace, trace.outputs[layer], layout, probe, clone=True)[1], layout)
     return f, g
 
 
@@ -299,6 +299,6 @@ def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
     )
 
 
-def _split(study: Study, layer: str, layout: Layout, features: Features, head: Head, route: Route) -> Split:
+def _made(study: Study, layer: str, layout: Layout, features: Features, head: Head, route: Route) -> Cut:
     classes = study.survey.logits.shape[1]
-    return Split(features, head, layer, layout.grid, layout.channels, classes, route)
+    return Cut(features, head, layer, layout.grid, layout.channels, classes, route)
