@@ -44,9 +44,9 @@ def golden_cases(reference):
 @pytest.mark.parametrize(("screen", "needed"), [(None, 36), ("auto", 35)])
 def test_golden_cases_give_the_authors_edits(reference, screen, needed):
     right = 0
-    for case, given in golden_cases(reference):
+    for case, told in golden_cases(reference):
         cf = find_counterfactual(
-            **given, lam=case["lam"], tau=case["tau"], keep=case["k"], objective="paper", beam=1, screen=screen
+            **told, lam=case["lam"], tau=case["tau"], keep=case["k"], objective="paper", beam=1, screen=screen
         )
         right += edits(cf) == [tuple(e) for e in case["edits"]]
     assert right >= needed
