@@ -20,7 +20,7 @@ from partswap import Counterfactual, HeadPlan, find_counterfactual
 from partswap.grid import GridShape
 from partswap.metrics import score_all
 from partswap.runs.tasks import plan_tasks
-from partswap.search import find
+from partswap.search import screening
 
 RESULTS = Path(__file__).parent / "results"
 #: What is compared: name, settings of the search, width of the head (the exhaustive search must be affordable),
@@ -72,7 +72,7 @@ def agreement(bench: Bench, **settings: Any) -> dict[str, Any]:
     """Screening against the exhaustive search."""
     every = bench.run("exhaustive", None, **settings)
     # As if candidates were dear: a narrow head then gets as few as a full-size one.
-    with mock.patch.object(find, "AUTO_MACS", 0):
+    with mock.patch.object(screening, "AUTO_MACS", 0):
         some = bench.run("screened", "auto", **settings)
     pairs = list(zip(every, some, strict=True))
     return {

@@ -63,5 +63,5 @@ def _bare(features: nn.Module, head: nn.Module, inputs: torch.Tensor, precision:
     for batch in inputs.split(BATCH):
         with autocast(precision):
             grids = features(batch.contiguous(memory_format=torch.channels_last))
-        head(grids.float())
+        head(Grids(grids.values.float(), grids.context))
     return time.perf_counter() - begun

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from partswap._vision import timm, torchvision
 from partswap.cut.network import cut_network
-from partswap.grid import GridShape
+from partswap.grid import Grids, GridShape
+from partswap.heads import HeadPlan, SwapEvaluator
 
 CLASSES = 200
 
@@ -32,9 +33,33 @@ def make(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
     if name == "vit_small":
         model = timm().create_model("vit_small_patch16_224", num_classes=CLASSES).eval()
         cut = cut_network(model, "blocks.9")
-        grid = cut.features(torch.randn(1, 3, 224, 224))
-        return cut.head.bind(grid.context), (cut.channels, *cut.grid)
+        context = cut.features(torch.randn(1, 3, 224, 224)).context
+        return WithContext(cut.head, context), (cut.channels, *cut.grid)
     raise ValueError(name)
+
+
+class WithContext(nn.Module):
+    """A transformer's head with the class token of one query, as a plain module from grids to logits."""
+
+    def __init__(self, head: nn.Module, context: Tensor) -> None:
+        super().__init__()
+        self.head, self.context = head, context
+
+    def forward(self, grids: Tensor) -> Tensor:
+        return self.head(Grids(grids, self.context))
+
+
+def given(head: nn.Module, query: Tensor) -> tuple[nn.Module, Tensor | Grids]:
+    """Return head and query as partswap takes them: the context travels with the query."""
+    return (head.head, Grids(query[None], head.context)) if isinstance(head, WithContext) else (head, query)
+
+
+def evaluator_of(head: nn.Module, query: Tensor, distractors: Tensor) -> tuple[str, SwapEvaluator]:
+    """Return the kind of evaluator that partswap chooses, and the evaluator."""
+    plain, _ = given(head, query)
+    plan = HeadPlan(plain, GridShape(*query.shape[1:]))
+    evaluator = plan.evaluator(query, distractors, 2**30, getattr(head, "context", None))
+    return plan.kind, evaluator
 
 
 def features(shape: tuple[int, int, int], count: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -44,7 +69,3 @@ def features(shape: tuple[int, int, int], count: int, seed: int = 0) -> tuple[Te
     query = torch.randn(d, h, w, generator=g).clamp(min=0)
     distractors = torch.randn(count, d, h, w, generator=g).clamp(min=0)
     return query, distractors, torch.randn(256, h, w, generator=g), torch.randn(count, 256, h, w, generator=g)
-
-
-def grid_of(shape: tuple[int, int, int]) -> GridShape:
-    return GridShape(shape[1], shape[2])

@@ -54,7 +54,7 @@ class Peak:
 def _main(name: str, count: int) -> None:
     import torch
 
-    from benchmarks.heads import features, make
+    from benchmarks.heads import features, given, make
     from partswap import find_counterfactual
 
     head, shape = make(name)
@@ -64,7 +64,7 @@ def _main(name: str, count: int) -> None:
     start = time.perf_counter()
     with Peak() as peak:
         cf = find_counterfactual(
-            head, query, distractors, target, query_aux=query_aux, distractor_aux=distractor_aux, max_edits=4
+            *given(head, query), distractors, target, query_aux=query_aux, distractor_aux=distractor_aux, max_edits=4
         )
     seconds = time.perf_counter() - start
     extra = peak.extra / 2**20

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks.authors import all_pairs, score_candidates, seconds_per_edit
-from benchmarks.heads import features, grid_of, make
+from benchmarks.heads import evaluator_of, features, given, make
 from partswap import HeadPlan, find_counterfactual
 from partswap.heads.costs import module_macs
 from partswap.search.find import screen_size
@@ -43,8 +43,7 @@ def exhaustive(name: str) -> dict[str, Any]:
         start = time.perf_counter()
         expected = score_candidates(head, query, distractors, target, pairs)
         theirs = time.perf_counter() - start
-        plan = HeadPlan(head, grid_of(shape))
-        evaluator = plan.evaluator(query, distractors, 2**30)
+        kind, evaluator = evaluator_of(head, query, distractors)
         prepared = evaluator.prepare(evaluator.query[None])
         state = torch.zeros(len(pairs), dtype=torch.long)
         found = {}
@@ -53,10 +52,10 @@ def exhaustive(name: str) -> dict[str, Any]:
             found["scores"], _ = evaluator.evaluate(prepared, state, pairs[:, 0], pairs[:, 1], target, flips=False)
 
         edit()  # the table of contributions is made once per explanation
-        ours = best_of(2 if plan.kind == "dense" else 5, edit)
+        ours = best_of(2 if kind == "dense" else 5, edit)
     return {
         "head": name,
-        "evaluator": plan.kind,
+        "evaluator": kind,
         "candidates": len(pairs),
         "authors_seconds": theirs,
         "partswap_seconds": ours,
@@ -76,7 +75,7 @@ def explanation(name: str, count: int = 20) -> dict[str, Any]:
 
     def run(**settings: Any) -> None:
         result["cf"] = find_counterfactual(
-            head, query, distractors, target, query_aux=query_aux, distractor_aux=distractor_aux,
+            *given(head, query), distractors, target, query_aux=query_aux, distractor_aux=distractor_aux,
             max_edits=EDITS, **settings,
         )  # fmt: skip
 
@@ -105,7 +104,7 @@ def macs(name: str, count: int) -> dict[str, Any]:
     grid = shape[1] * shape[2]
     candidates = count * grid * grid
     whole = module_macs(head, query[None])
-    evaluator = HeadPlan(head, grid_of(shape)).evaluator(query, distractors, 2**30)
+    _, evaluator = evaluator_of(head, query, distractors)
     one = evaluator.macs_per_candidate()
     screened = min(candidates, screen_size(evaluator, beam=1) or candidates)
     return {
@@ -133,11 +132,12 @@ def scaling(name: str, count: int) -> dict[str, Any]:
     if name not in _PER_CANDIDATE:
         _PER_CANDIDATE[name] = seconds_per_edit(head, query, distractors, target) / candidates
     authors = _PER_CANDIDATE[name] * candidates
-    plan = HeadPlan(head, grid_of(shape))
+    plain, asked = given(head, query)
+    plan = HeadPlan(plain, GridShape(*shape[1:]))
 
     def run(screen: str | None, edits: int) -> None:
         find_counterfactual(
-            plan, query, distractors, target, query_aux=query_aux, distractor_aux=distractor_aux,
+            plan, asked, distractors, target, query_aux=query_aux, distractor_aux=distractor_aux,
             objective="paper", beam=1, screen=screen, max_edits=edits,
         )  # fmt: skip
 

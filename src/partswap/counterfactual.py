@@ -7,11 +7,12 @@ pictures can ride along (`with_images`) but are never saved.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partswap._version import __version__
 from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError
 from partswap.grid import GridShape
 
@@ -68,6 +69,33 @@ class Pictures:
 
     query: Image
     distractors: Sequence[Image]
+
+
+@dataclass(frozen=True)
+class About:
+    """What a result tells of its images and its model besides what the search finds out.
+
+    Attributes
+    ----------
+    told : Mapping[str, Any]
+        Names of the query and the distractors, model, layer, auxiliary.
+    class_names : sequence of str
+        Of all classes, if they are known; the result keeps those it speaks of.
+    pictures : Pictures or None
+        For drawing.
+    """
+
+    told: Mapping[str, Any] = field(default_factory=dict)
+    class_names: Sequence[str] = ()
+    pictures: Pictures | None = None
+
+    def source(self, steps: Iterable[Step], target: int, **found: Any) -> dict[str, Any]:
+        """Return where a result came from; `found` is what the search adds."""
+        source = {"partswap": __version__, **found, **self.told}
+        if self.told:
+            named = sorted({target, *(step.predicted for step in steps)})
+            source["class_names"] = {str(k): self.class_names[k] for k in named} if self.class_names else {}
+        return source
 
 
 @dataclass(frozen=True)
@@ -238,14 +266,13 @@ class Counterfactual:
         """
         import torch
 
-        from partswap.grid import to_cells
+        from partswap.grid import Grids, to_cells
 
-        head = model
+        head, context = model, None
         with torch.no_grad():
             if hasattr(model, "features") and hasattr(model, "head"):
-                query_grid = model.features(query[None])
-                head = model.head.bind(query_grid.context) if hasattr(query_grid, "context") else model.head
-                query, distractors = query_grid[0], model.features(distractors)
+                head, mine = model.head, model.features(query[None])
+                query, context, distractors = mine.values[0], mine.context, model.features(distractors).values
             if tuple(query.shape[-2:]) != tuple(self.grid) or len(distractors) != self.distractors:
                 raise ShapeError(
                     f"query {tuple(query.shape)} and distractors {tuple(distractors.shape)} are not what this "
@@ -258,7 +285,7 @@ class Counterfactual:
                 cells[edit.query_cell] = donors[edit.distractor_cell]
                 grids.append(cells.clone())
             batch = torch.stack(grids).transpose(1, 2).reshape(len(grids), -1, *self.grid)
-            logits = torch.cat([head(g[None]) for g in batch]).float()
+            logits = torch.cat([head(g[None] if context is None else Grids(g[None], context)) for g in batch]).float()
         if self.target >= logits.shape[1]:
             raise ClassIndexError(
                 f"target {self.target} but the head has {logits.shape[1]} classes.",

@@ -1,97 +1,164 @@
-"""Features of a whole data set: computed once, in batches, streamed to disk, read through a memory map.
+"""Features of images: one type for those in memory and those on disk, and how a whole data set gets them.
 
-Memory does not grow with the data set. Images are decoded on threads while the network works on the batch before.
+A data set's features are computed once, in batches, streamed to disk and read through a memory map, so memory does not
+grow with the data set. Images are decoded on threads while the network works on the batch before.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL.Image import Image
 from torch import Tensor
 
+from partswap.cut.network import Cut
 from partswap.cut.trunk import Trunk
-from partswap.data.base import Dataset
 from partswap.errors import NonFiniteError, ShapeError
-from partswap.explainer import Encoded, Explainer
-from partswap.grid import GridShape, resize_grid
+from partswap.grid import Grids, GridShape, resize_grid
 from partswap.images import Preprocess
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.fingerprint import model_fingerprint
-from partswap.models.precision import autocast
+from partswap.models.precision import autocast, device_of
 from partswap.progress import Track, no_progress
-from partswap.store import Store, default_cache
+from partswap.store import Mapped, Store, default_cache
 
 BATCH = 32
+#: The parts of `Encoded` that may lie in files.
+ARRAYS = ("grids", "contexts", "aux")
 
 
 @dataclass(frozen=True)
-class Encodings:
-    """A data set after the features, on disk; `select` brings some images to memory.
+class Encoded:
+    """Images after the features: compute once, explain many times.
+
+    It can be pickled; what lies in files is not copied but opened again.
 
     Attributes
     ----------
-    data : Dataset
-        The images.
-    preprocess : Preprocess
-        How the classifier sees them.
-    grids : numpy.ndarray
-        ``(n, d, h, w)`` half precision, memory-mapped.
+    grids : Tensor
+        ``(n, d, h, w)``; half precision where they lie in a file.
     logits : Tensor
-        ``(n, classes)``, of the grids as they are stored.
-    contexts, aux : numpy.ndarray or None
-        A vision transformer's other tokens; auxiliary grids, on the classifier's grid.
+        ``(n, classes)``, of the grids as they are.
+    contexts : Tensor or None
+        What a vision transformer keeps besides the cells, ``(n, tokens, d)``.
+    aux : Tensor or None
+        Auxiliary grids ``(n, e, h', w')``; on the classifier's grid where they lie in a file.
+    names : sequence of str
+        Paths or numbers of the images.
+    pictures : sequence of PIL.Image.Image
+        The part of each image the model sees; empty if nobody is going to look at them.
+    auxiliary : str or None
+        Name of what computed `aux`.
+    files : Mapping[str, Mapped]
+        Where those of the tensors lie that are in files.
     """
 
-    data: Dataset
-    preprocess: Preprocess
-    grids: NDArray[np.float16]
+    grids: Tensor
     logits: Tensor
-    contexts: NDArray[np.float16] | None = None
-    aux: NDArray[np.float16] | None = None
+    contexts: Tensor | None = None
+    aux: Tensor | None = None
+    names: Sequence[str] = ()
+    pictures: Sequence[Image] = ()
+    auxiliary: str | None = None
+    files: Mapping[str, Mapped] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.grids)
 
-    def select(self, indices: Sequence[int], *, pictures: bool = False) -> Encoded:
-        """Return some images in memory, single precision, with pictures if they are wanted."""
+    @property
+    def cut_grids(self) -> Grids:
+        """The grids with their context, as a head wants them."""
+        return Grids(self.grids, self.contexts)
+
+    def select(self, indices: Sequence[int]) -> Encoded:
+        """Return some of the images, in memory and in single precision."""
         at = list(indices)
-        return Encoded(
-            _tensor(self.grids, at),
-            None if self.contexts is None else _tensor(self.contexts, at),
-            None if self.aux is None else _tensor(self.aux, at),
-            self.logits[at],
-            [self.preprocess.canvas(self.data.image(i)) for i in at] if pictures else [],
-            [str(i) for i in at],
-        )
+        rows: dict[str, Any] = {n: None if (t := getattr(self, n)) is None else t[at].float() for n in ARRAYS}
+        names = [self.names[i] if self.names else str(i) for i in at]
+        pictures = [self.pictures[i] for i in at] if self.pictures else ()
+        return replace(self, **rows, logits=self.logits[at], names=names, pictures=pictures, files={})
+
+    def to(self, device: torch.device | str) -> Encoded:
+        """Return the same on a device."""
+        moved: dict[str, Any] = {
+            n: None if (t := getattr(self, n)) is None else t.to(device) for n in (*ARRAYS, "logits")
+        }
+        return replace(self, **moved)
+
+    def in_memory(self) -> Encoded:
+        """Return the same without files, for machines that do not have them."""
+        return replace(self, files={}, **{n: getattr(self, n).clone() for n in self.files})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Arrays, not tensors: an object store shares them among processes.
+        plain = {n: t.cpu().numpy() for n in (*ARRAYS, "logits") if (t := getattr(self, n)) is not None}
+        return _opened, ({**plain, **self.files}, tuple(self.names), self.auxiliary)
+
+    @classmethod
+    def of_files(cls, files: Mapping[str, NDArray[Any]], **rest: Any) -> Encoded:
+        """Return features that lie in memory-mapped arrays, by name."""
+        return _opened({name: Mapped.of(array) for name, array in files.items()}, (), **rest)
 
 
-def _tensor(array: NDArray[np.float16], at: list[int]) -> Tensor:
-    return torch.from_numpy(np.stack([array[i] for i in at]).astype(np.float32))
+def _opened(arrays: Mapping[str, NDArray[Any] | Mapped], names: Sequence[str], auxiliary: str | None) -> Encoded:
+    files = {name: array for name, array in arrays.items() if isinstance(array, Mapped) and name in ARRAYS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # nobody writes into arrays that cannot be written
+        opened: dict[str, Any] = {
+            n: torch.from_numpy(a.open() if isinstance(a, Mapped) else a) for n, a in arrays.items()
+        }
+    return Encoded(**opened, names=names, auxiliary=auxiliary, files=files)
+
+
+class Images(Protocol):
+    """What is needed of a data set to compute its features."""
+
+    split: str
+
+    def __len__(self) -> int:
+        """Return how many images there are."""
+
+    def image(self, index: int) -> Image:
+        """Return one image."""
+
+    def fingerprint(self) -> str:
+        """Return what changes whenever an image may have changed."""
+
+
+class Encoder(Protocol):
+    """What computes features: a cut network, how it wants its images, and an auxiliary; an `Explainer` is one."""
+
+    cut: Cut
+    preprocess: Preprocess
+    auxiliary: Auxiliary | None
+    device: torch.device
+    model_name: str
 
 
 def encode_dataset(
-    data: Dataset,
-    explainer: Explainer,
+    data: Images,
+    encoder: Encoder,
     *,
     cache: Path | None = None,
     precision: str = "float32",
     track: Track = no_progress,
-) -> Encodings:
-    """Return the features (and auxiliary features) of a data set for an explainer, from the cache where they are in it.
+) -> Encoded:
+    """Return the features (and auxiliary features) of a data set, from the cache where they are in it.
 
     Parameters
     ----------
-    data : Dataset
+    data : Images
         The images.
-    explainer : Explainer
+    encoder : Encoder
         Which network, cut where, with which auxiliary.
     cache : Path, optional
         Folder of caches; `partswap.store.default_cache` if not given.
@@ -100,37 +167,30 @@ def encode_dataset(
     track : Track
         Shows progress; see `partswap.progress`.
     """
-    classifier = classifier_features(data, explainer, cache=cache, precision=precision, track=track)
-    aux = None
-    if explainer.auxiliary is not None and _is_own(explainer.auxiliary, explainer):
-        aux = classifier.array("grids")  # there is no need to compute them twice
-    elif explainer.auxiliary is not None:
-        aux = auxiliary_features(
-            data,
-            explainer.auxiliary,
-            explainer.preprocess,
-            explainer.cut.grid,
-            cache=cache,
-            precision=precision,
-            track=track,
-        )
-    contexts = classifier.array("contexts") if "contexts" in classifier.names else None
-    logits = torch.from_numpy(np.array(classifier.array("logits")))
-    return Encodings(data, explainer.preprocess, classifier.array("grids"), logits, contexts, aux)
+    options: dict[str, Any] = {"cache": cache, "precision": precision, "track": track}
+    store = classifier_features(data, encoder, **options)
+    arrays = {name: store.array(name) for name in store.names}
+    auxiliary = encoder.auxiliary
+    if auxiliary is not None and _is_own(auxiliary, encoder):
+        arrays["aux"] = arrays["grids"]  # there is no need to compute them twice
+    elif auxiliary is not None:
+        arrays["aux"] = auxiliary_features(data, auxiliary, encoder.preprocess, encoder.cut.grid, **options)
+    arrays["logits"] = np.array(arrays["logits"])
+    return Encoded.of_files(arrays, auxiliary=auxiliary.name if auxiliary else None)
 
 
-def _is_own(auxiliary: Auxiliary, explainer: Explainer) -> bool:
+def _is_own(auxiliary: Auxiliary, encoder: Encoder) -> bool:
     """Tell whether an auxiliary's grids are those of the classifier itself, at the layer it is cut at."""
-    trunk, split = auxiliary.model, explainer.cut
-    if not isinstance(trunk, Trunk) or trunk.layer != split.layer or auxiliary.preprocess != explainer.preprocess:
+    trunk, cut = auxiliary.model, encoder.cut
+    if not isinstance(trunk, Trunk) or trunk.layer != cut.layer or auxiliary.preprocess != encoder.preprocess:
         return False
-    mine, theirs = ({p.data_ptr() for p in m.parameters()} for m in (split.features, trunk))
+    mine, theirs = ({p.data_ptr() for p in m.parameters()} for m in (cut.features, trunk))
     return bool(mine) and mine <= theirs
 
 
 def classifier_features(
-    data: Dataset,
-    explainer: Explainer,
+    data: Images,
+    encoder: Encoder,
     *,
     cache: Path | None = None,
     precision: str = "float32",
@@ -138,38 +198,34 @@ def classifier_features(
     batch: int = BATCH,
 ) -> Store:
     """Return the finished store of a classifier's grids and logits."""
-    split = explainer.cut
+    cut = encoder.cut
     key = {
         "what": "classifier features",
         "data": data.fingerprint(),
         "split": data.split,
-        "features": model_fingerprint(split.features),
-        "head": model_fingerprint(split.head),
-        "layer": split.layer,
-        "preprocess": repr(explainer.preprocess),
+        "features": model_fingerprint(cut.features),
+        "head": model_fingerprint(cut.head),
+        "layer": cut.layer,
+        "preprocess": repr(encoder.preprocess),
         "precision": precision,
         "batch": batch,
     }
-    store = Store(cache or default_cache(), f"features-{explainer.model_name}", key, len(data))
+    store = Store(cache or default_cache(), f"features-{encoder.model_name}", key, len(data))
 
     def compute(inputs: Tensor) -> dict[str, Tensor]:
-        with autocast(precision, explainer.device):
-            grid = split.features(inputs.to(explainer.device))
-        context = getattr(grid, "context", None)
+        with autocast(precision, encoder.device):
+            grids = cut.features(inputs.to(encoder.device))
         # Half precision is what is stored, so the logits are those of what is stored.
-        out = {"grids": halved(grid, "the classifier")}
-        if context is not None:
-            out["contexts"] = halved(context, "the classifier")
-        rounded = {k: v.float() for k, v in out.items()}
-        out["logits"] = split.head(rounded["grids"], rounded.get("contexts")).float()
-        return out
+        out = halved_grids(grids, "the classifier")
+        stored = Grids(*(out[name].float() for name in ("grids", "contexts") if name in out))
+        return {**out, "logits": cut.head(stored).float()}
 
-    fill(store, lambda i: explainer.preprocess(data.image(i))[0], compute, f"features {data.split}", track, batch)
+    fill(store, lambda i: encoder.preprocess(data.image(i))[0], compute, f"features {data.split}", track, batch)
     return store
 
 
 def auxiliary_features(
-    data: Dataset,
+    data: Images,
     auxiliary: Auxiliary,
     preprocess: Preprocess,
     grid: GridShape,
@@ -191,7 +247,7 @@ def auxiliary_features(
         "batch": batch,
     }
     store = Store(cache or default_cache(), f"auxiliary-{auxiliary.name.replace(':', '-')}", key, len(data))
-    device = next((p.device for p in auxiliary.model.parameters()), torch.device("cpu"))
+    device = device_of(auxiliary.model)
 
     def compute(inputs: Tensor) -> dict[str, Tensor]:
         with autocast(precision, device):
@@ -203,6 +259,12 @@ def auxiliary_features(
 
     fill(store, read, compute, f"{auxiliary.name} {data.split}", track, batch)
     return store.array("grids")
+
+
+def halved_grids(grids: Grids, who: str) -> dict[str, Tensor]:
+    """Return what a store keeps of grids: ``grids``, and ``contexts`` if there are any, in half precision."""
+    kept = {"grids": grids.values, "contexts": grids.context}
+    return {name: halved(values, who) for name, values in kept.items() if values is not None}
 
 
 def fill(

@@ -6,6 +6,7 @@ A grid is a ``(d, h, w)`` tensor. Cell ``row * w + col`` is one position of it. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -55,6 +56,26 @@ class GridShape(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.h} x {self.w}"
+
+
+class Grids(NamedTuple):
+    """What a network makes of images at the layer where it is cut.
+
+    Attributes
+    ----------
+    values : Tensor
+        The grids, ``(n, d, h, w)``.
+    context : Tensor or None
+        What the network keeps besides the cells (class token, registers), ``(n, tokens, d)``. It stays with its image.
+    """
+
+    values: Tensor
+    context: Tensor | None = None
+
+    def at(self, indices: Sequence[int]) -> Grids:
+        """Return those of some of the images."""
+        rows = list(indices)
+        return Grids(self.values[rows], None if self.context is None else self.context[rows])
 
 
 def to_cells(grid: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,27 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool | None]:
         yield ours
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """An array in a file, to be mapped by whoever needs it."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Mapped | NDArray[Any]:
+        """Return where a memory-mapped array lies, or the array itself if it is in memory."""
+        if isinstance(array, np.memmap) and array.filename is not None:
+            return cls(Path(array.filename), array.dtype.str, array.shape, array.offset)
+        return array
+
+    def open(self) -> NDArray[Any]:
+        """Return the array, read-only."""
+        return np.memmap(self.path, np.dtype(self.dtype), "r", self.offset, self.shape)
 
 
 class Store:

@@ -21,6 +21,7 @@ from partswap.errors import (
     NonFiniteError,
     ShapeError,
 )
+from partswap.grid import Grids
 from partswap.models.huggingface import adapt
 
 
@@ -311,23 +312,22 @@ def test_contract(name: str) -> None:
 def check_parts(model: nn.Module, cut: Cut, images: Tensor, expected: Tensor) -> None:
     features, head = cut
     with torch.no_grad():
-        grid = features(images)
-        kept = grid.clone()
-        assert grid.shape == (2, cut.channels, *cut.grid)
-        torch.testing.assert_close(head(grid), expected, atol=1e-4, rtol=1e-4)
-        assert torch.equal(grid, kept)  # the head does not write into its input
-        # Another number of grids than of images, bound to the context of one query.
-        context = getattr(grid, "context", None)
-        assert head.needs_context == (context is not None)
-        query = None if context is None else context[:1]
-        bound = head.bind(query)
-        torch.testing.assert_close(bound(grid[:1].repeat(5, 1, 1, 1)), expected[:1].repeat(5, 1), atol=1e-4, rtol=1e-4)
+        grids = features(images)
+        kept = grids.values.clone()
+        assert kept.shape == (2, cut.channels, *cut.grid)
+        torch.testing.assert_close(head(grids), expected, atol=1e-4, rtol=1e-4)
+        assert torch.equal(grids.values, kept)  # the head does not write into its input
+        # Another number of grids than of images, with the context of one query.
+        assert head.needs_context == (grids.context is not None)
+        query = grids.at([0]).context
+        five = Grids(kept[:1].repeat(5, 1, 1, 1), query)
+        torch.testing.assert_close(head(five), expected[:1].repeat(5, 1), atol=1e-4, rtol=1e-4)
         # Parts stay in eval mode, whatever anyone says.
         features.train()
-        bound.train()
+        head.train()
         torch.testing.assert_close(head(features(images)), expected, atol=1e-4, rtol=1e-4)
-    leaf = grid[:1].clone().requires_grad_()
-    logits = bound(leaf)
+    leaf = kept[:1].clone().requires_grad_()
+    logits = head(Grids(leaf, query))
     (gradient,) = torch.autograd.grad(logits[0].square().sum(), leaf)
     assert gradient.abs().sum() > 0
     own = {id(p) for p in model.parameters()}
@@ -362,7 +362,7 @@ def test_cells_are_where_their_pixels_are(name: str, layer: str, size: tuple[int
     changed = images.clone()
     changed[:, :, rows, cols] += 2 * torch.randn(4, 3, *patch)
     with torch.no_grad():
-        moved = (cut.features(images) - cut.features(changed)).square().sum((0, 1))
+        moved = (cut.features(images).values - cut.features(changed).values).square().sum((0, 1))
     row, col = cut.grid.row_col(int(moved.argmax()))
     # A strided convolution is centred beside its cell, so a change may peak one cell further in.
     slack = 0 if cut.head.layout.kind == "tokens" else 1
@@ -405,7 +405,7 @@ def test_as_many_channels_as_rows_and_columns(last: bool) -> None:
 
 
 def test_head_is_a_readable_graph_of_the_models_own_modules() -> None:
-    body = cut_network(tv("vgg11_bn"), "features.28", probe=torch.randn(2, 3, 64, 64)).head.bind()
+    body = cut_network(tv("vgg11_bn"), "features.28", probe=torch.randn(2, 3, 64, 64)).head.body
     assert isinstance(body, fx.GraphModule)
     called = [str(node.target) for node in body.graph.nodes if node.op == "call_module"]
     assert called == ["avgpool", *(f"classifier.{i}" for i in range(7))]
@@ -434,17 +434,18 @@ def test_parts_ignore_a_later_train_and_follow_new_weights() -> None:
 def test_context_of_one_query_or_of_every_grid() -> None:
     model, _ = build("timm-vit_reg4_dinov2")
     features, head = cut_network(model)
-    grid = features(torch.randn(3, 3, 28, 28))
-    assert grid.context.shape == (3, 5, 384)
-    torch.testing.assert_close(head(grid.clone(), grid.context), head(grid))
-    with pytest.raises(CutError, match=r"head\.bind"):
-        head(grid.clone())
-    with pytest.raises(CutError, match="came without"):
-        head.bind(None)
+    values, context = features(torch.randn(3, 3, 28, 28))
+    assert context.shape == (3, 5, 384)
+    each = torch.cat([head(Grids(values[[k]], context[[k]])) for k in range(3)])
+    torch.testing.assert_close(head(Grids(values, context)), each)
+    torch.testing.assert_close(head(Grids(values, context[:1]))[:1], each[:1])
+    for alone in (values, Grids(values)):
+        with pytest.raises(CutError, match="came without"):
+            head(alone)
     with pytest.raises(ShapeError, match="context of 2 images"):
-        head(grid.clone(), grid.context[:2])
+        head(Grids(values, context[:2]))
     with pytest.raises(ShapeError, match="context is"):
-        head(grid.clone(), grid.context[:, :1])
+        head(Grids(values, context[:, :1]))
 
 
 @pytest.mark.parametrize("layer", ["blocks.11", "norm"])
@@ -494,7 +495,7 @@ def test_torchscript_is_refused() -> None:
 
 def test_half_precision() -> None:
     cut = cut_network(plain().bfloat16(), "2", probe=torch.randn(2, 3, 32, 32))
-    assert cut.features(torch.randn(1, 3, 32, 32).bfloat16()).dtype == torch.bfloat16
+    assert cut.features(torch.randn(1, 3, 32, 32).bfloat16()).values.dtype == torch.bfloat16
 
 
 def test_repr_names_the_route() -> None:

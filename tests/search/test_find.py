@@ -20,9 +20,11 @@ from partswap.errors import (
     SettingError,
     ShapeError,
 )
-from partswap.search import find, inputs
+from partswap.search import find
+from partswap.search.beam import BeamSearch, Path, first_of_each_set
 from partswap.search.candidates import Candidates, prefilter, same_label
 from partswap.search.semantic import cosines, log_likeness
+from partswap.search.settings import SearchSettings
 from small_heads import make_head
 
 
@@ -271,16 +273,16 @@ def test_no_label_matches_nothing():
 def test_a_set_that_does_not_flip_in_another_order_is_returned_as_it_was_found(problem):
     plan = HeadPlan(problem["head"], GridShape(7, 7))
     evaluator = plan.evaluator(problem["query"], problem["distractors"], 2**26)
-    search = find._Search(evaluator, problem["target"], None, 0.0, "set", 8, 2)
+    search = BeamSearch(evaluator, problem["target"], None, SearchSettings(lam=0, screen=8, beam=2))
     # Two edits that are far from enough stand for a set that rounding keeps from flipping.
-    path = find._Path(((3, 5), (1, 7)), 0.0, (Step(0.1, 0), Step(0.3, problem["target"])))
+    path = Path(((3, 5), (1, 7)), 0.0, (Step(0.1, 0), Step(0.3, problem["target"])))
     with torch.no_grad():
         assert search._ordered(path, evaluator.start) is path
 
 
 def test_cosines_that_nobody_asks_for_are_not_computed(problem, monkeypatch):
     expected = edits(find_counterfactual(**problem, lam=0))
-    monkeypatch.setattr(inputs, "cosines", None)
+    monkeypatch.setattr(find, "cosines", None)
     assert edits(find_counterfactual(**problem, lam=0)) == expected
     with pytest.raises(ShapeError, match="distractor_aux has shape"):
         find_counterfactual(**{**problem, "distractor_aux": torch.zeros(3, 6, 7, 7)}, lam=0)
@@ -397,7 +399,7 @@ def test_every_set_of_edits_is_evaluated_once(seed, size, share):
         return
     reached = [frozenset((*paths[s], divmod(f, 4))) for s, f in found]
     state, flat = torch.tensor(found).unbind(1)
-    fresh = find._first_of_each_set(paths, state, flat, (4, 4)).tolist()
+    fresh = first_of_each_set(paths, state, flat, (4, 4)).tolist()
     assert fresh == [key not in reached[:k] for k, key in enumerate(reached)]
 
 

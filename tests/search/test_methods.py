@@ -12,12 +12,13 @@ from partswap.data.sets.aviary import Aviary
 from partswap.errors import ClassIndexError, SettingError, ShapeError
 from partswap.explainer import Explainer
 from partswap.models import shipped
+from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.runs.tasks import Facts, explain_tasks, plan_tasks
-from partswap.runs.workbench import AuxiliaryChoice, open_workbench
+from partswap.runs.workbench import open_workbench
 from partswap.search.candidates import same_label, shared_part
-from partswap.search.methods.hard import Hard, nearest, on_the_spot
+from partswap.search.clusters import directions, fit_centroids, fit_kmeans, nearest, on_the_spot
+from partswap.search.methods.hard import Hard
 from partswap.search.methods.scout import Scout
-from partswap.studies.clustering import directions, fit_centroids, fit_kmeans
 from small_heads import make_head
 
 # -- SCOUT ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Estimate
-from partswap.runs.workbench import AuxiliaryChoice, open_workbench
+from partswap.models.auxiliaries import AuxiliaryChoice
+from partswap.runs.workbench import open_workbench
 from partswap.search.methods.hard import Hard
 from partswap.studies.sanity import (
     chance_overlap,

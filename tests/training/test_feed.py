@@ -39,7 +39,7 @@ def test_what_is_fed_is_the_trunks_output_for_a_view_flipped_or_not(trunk, tmp_p
         for meal in made.epoch(DATA, 4, epoch, 0):
             for row, image, view, flipped in zip(meal.inputs[0], meal.images, meal.views, meal.flipped, strict=True):
                 with torch.no_grad():
-                    direct = trunk.features(views.tensor(image, view)[None])[0]
+                    direct = trunk.features(views.tensor(image, view)[None]).values[0]
                 direct = direct.flip(2) if flipped else direct
                 assert torch.allclose(row, direct, atol=2e-2, rtol=2e-2)
                 seen.append((image, view, bool(flipped)))
@@ -49,7 +49,9 @@ def test_what_is_fed_is_the_trunks_output_for_a_view_flipped_or_not(trunk, tmp_p
     # View 0 is what the network sees at test time.
     (meal,) = made.test(DATA)
     with torch.no_grad():
-        assert torch.allclose(meal.inputs[0][3], trunk.features(views.tensor(3, 0)[None])[0], atol=2e-2, rtol=2e-2)
+        assert torch.allclose(
+            meal.inputs[0][3], trunk.features(views.tensor(3, 0)[None]).values[0], atol=2e-2, rtol=2e-2
+        )
 
 
 def test_an_epoch_goes_on_in_the_middle(trunk, tmp_path):

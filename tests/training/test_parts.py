@@ -20,11 +20,13 @@ from partswap.data.subset import Subset
 from partswap.errors import DataError, FileFormatError, LayerError, PartswapError, SettingError, ShapeError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
-from partswap.models.auxiliaries import load_auxiliary
+from partswap.models.auxiliaries import AuxiliaryChoice, load_auxiliary
+from partswap.models.open import open_classifier
 from partswap.models.parts import load_detector
 from partswap.models.zoo import load_model
-from partswap.runs.workbench import AuxiliaryChoice, open_classifier, open_workbench
-from partswap.studies.clustering import cluster_parts, directions, draw_clusters, name_clusters
+from partswap.runs.workbench import open_workbench
+from partswap.search.clusters import directions
+from partswap.studies.clustering import cluster_parts, draw_clusters, name_clusters
 from partswap.studies.tune import Point, knee, pareto, tune
 from partswap.training.classifier import Plan
 from partswap.training.loop import Recipe

@@ -101,8 +101,9 @@ def _setting(
     precision: str,
     option: list[str] | None,
 ) -> Workbench:
+    from partswap.models.auxiliaries import AuxiliaryChoice
     from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
+    from partswap.runs.workbench import open_workbench
 
     options = parse_options(option)
     bench = open_workbench(

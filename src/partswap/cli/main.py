@@ -102,8 +102,8 @@ def layers(
 ) -> None:
     """List where a model can be cut, with the grid each place gives."""
     from partswap.cut.layers import layers_table
+    from partswap.models.open import open_classifier
     from partswap.models.zoo import load_model
-    from partswap.runs.workbench import open_classifier
 
     ready = model.startswith("aviary:") or Path(model).is_dir()
     console.print(layers_table(open_classifier(model).model if ready else load_model(model)))

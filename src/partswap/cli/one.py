@@ -9,8 +9,8 @@ from pathlib import Path
 from partswap.counterfactual import Counterfactual
 from partswap.errors import ImageError, NoDistractorsError, SettingError
 from partswap.explainer import Explainer
-from partswap.models.auxiliaries import Auxiliary
-from partswap.runs.workbench import AuxiliaryChoice, open_classifier
+from partswap.models.auxiliaries import AuxiliaryChoice
+from partswap.models.open import open_classifier
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
@@ -31,15 +31,14 @@ def explain_files(
 ) -> Counterfactual:
     """Explain one image file with others (or all in a folder) as distractors."""
     classifier = open_classifier(model, weights)
-    helper: Auxiliary | None = None
-    if auxiliary is not None:
-        told = AuxiliaryChoice.parse(auxiliary)
-        chosen = replace(told, weights=auxiliary_weights or told.weights, layer=auxiliary_layer or told.layer)
-        helper = chosen.load(classifier, layer)
+    chosen = None if auxiliary is None else AuxiliaryChoice.parse(auxiliary)
+    if chosen is not None:
+        weights_of, layer_of = auxiliary_weights or chosen.weights, auxiliary_layer or chosen.layer
+        chosen = replace(chosen, weights=weights_of, layer=layer_of)
     elif auxiliary_weights is not None or auxiliary_layer is not None:
         raise SettingError("weights or a layer of an auxiliary, and no auxiliary.", "Name it with --auxiliary.")
     explainer = Explainer(
-        classifier.model, layer, auxiliary=helper, method=method, preprocess=classifier.preprocess,
+        classifier.model, layer, auxiliary=chosen, method=method, preprocess=classifier.preprocess,
         class_names=list(classifier.classes),
     )  # fmt: skip
     return explainer.explain(query, find_images(distractors), target, keep_misclassified=keep_misclassified)

@@ -57,9 +57,9 @@ def _command(name: str) -> Callable[..., None]:
         cache: common.Cache = None,
         seed: common.Seed = 0,
     ) -> None:
+        from partswap.models.auxiliaries import AuxiliaryChoice
         from partswap.progress import bars
         from partswap.runs.config import RunConfig
-        from partswap.runs.workbench import AuxiliaryChoice
         from partswap.studies.paper.lab import Lab, make_table
 
         options = parse_options(option)

@@ -152,8 +152,9 @@ def tune(
     seed: common.Seed = 0,
 ) -> None:
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
+    from partswap.models.auxiliaries import AuxiliaryChoice
     from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
+    from partswap.runs.workbench import open_workbench
     from partswap.store import write_json
     from partswap.studies.tune import LAMBDAS, TAUS
     from partswap.studies.tune import tune as run
@@ -186,8 +187,9 @@ def encode(
     cache: common.Cache = None,
 ) -> None:
     """Compute the features of a split ahead of time; whatever needs them later starts at once."""
+    from partswap.models.auxiliaries import AuxiliaryChoice
     from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
+    from partswap.runs.workbench import open_workbench
 
     options = parse_options(option)
     bench = open_workbench(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap.errors import LayerError, ShapeError
-from partswap.grid import GridShape
+from partswap.grid import Grids, GridShape
 
 # Class token, distillation token and registers: no common network has more of them.
 MAX_PREFIX = 8
@@ -38,19 +38,19 @@ class Layout:
     channels: int
     prefix: int = 0
 
-    def to_grid(self, raw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the grid ``(n, d, h, w)`` of a raw output, and its prefix tokens ``(n, prefix, d)``."""
+    def to_grid(self, raw: Tensor) -> Grids:
+        """Return the grids of a raw output; prefix tokens are their context."""
         if self.kind == "nchw":
-            return raw, None
+            return Grids(raw)
         if self.kind == "nhwc":
-            return raw.permute(0, 3, 1, 2).contiguous(), None
+            return Grids(raw.permute(0, 3, 1, 2).contiguous())
         if raw.shape[1] != self.prefix + self.grid.cells:
             raise ShapeError(
                 f"these images give {raw.shape[1]} tokens, not {self.prefix} + {self.grid.cells}.",
                 "Cut the model again with `probe` a batch of images of this size.",
             )
         cells = raw[:, self.prefix :].transpose(1, 2).reshape(len(raw), -1, *self.grid)
-        return cells, raw[:, : self.prefix] if self.prefix else None
+        return Grids(cells, raw[:, : self.prefix] if self.prefix else None)
 
     def to_raw(self, grid: Any, context: Any = None) -> Any:
         """Undo `to_grid`; takes tensors, or fx proxies to record the same steps in a graph."""

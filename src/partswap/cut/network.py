@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from partswap.cut.graph import CrossingError, clean_nodes, cut_graph
@@ -21,17 +20,13 @@ from partswap.cut.replay import ReplayFeatures, ReplayHead
 from partswap.cut.study import Study
 from partswap.cut.trace import Trace
 from partswap.errors import CutError, LayerError, ShapeError
-from partswap.grid import GridShape
+from partswap.grid import Grids, GridShape
 
 Route = Literal["fx", "export", "replay"]
-Context = Tensor | tuple[Tensor, ...]
 
 
 class Features(EvalModule):
-    """Images ``(n, 3, H, W)`` to grids ``(n, d, h, w)``.
-
-    What the network keeps besides the cells (class token, registers) is the grid's attribute ``context``.
-    """
+    """Images ``(n, 3, H, W)`` to `Grids`: grids ``(n, d, h, w)``, and what the network keeps besides the cells."""
 
     def __init__(self, body: nn.Module, layout: Layout) -> None:
         super().__init__()
@@ -39,18 +34,16 @@ class Features(EvalModule):
         self.layout = layout
         self.train()
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Grids:
         """Return the grids of images."""
-        grid, context = self.layout.to_grid(self.body(images))
-        if tuple(grid.shape[-2:]) != tuple(self.layout.grid):
+        grids = self.layout.to_grid(self.body(images))
+        shape = GridShape(*grids.values.shape[-2:])
+        if shape != self.layout.grid:
             raise ShapeError(
-                f"images of shape {tuple(images.shape)} give a grid of {GridShape(*grid.shape[-2:])} cells, "
-                f"not {self.layout.grid}.",
+                f"images of shape {tuple(images.shape)} give a grid of {shape} cells, not {self.layout.grid}.",
                 "Resize them, or split the model again with `probe` a batch of images of this size.",
             )
-        if context is not None:
-            grid.context = context  # type: ignore[attr-defined]
-        return grid
+        return grids
 
 
 class Head(EvalModule):
@@ -76,69 +69,39 @@ class Head(EvalModule):
         self.needs_context = layout.prefix > 0
         self.train()
 
-    def forward(self, grid: Tensor, context: Context | None = None) -> Tensor:
-        """Return the logits of grids; `context` is by default the one that came with `grid`."""
+    def forward(self, grids: Grids | Tensor) -> Tensor:
+        """Return the logits of grids; a plain tensor will do where no context is needed."""
+        grids = grids if isinstance(grids, Grids) else Grids(grids)
         expected = (self.layout.channels, *self.layout.grid)
-        if grid.ndim != 4 or tuple(grid.shape[1:]) != expected:
+        if grids.values.ndim != 4 or tuple(grids.values.shape[1:]) != expected:
             raise ShapeError(
-                f"the head got a grid of shape {tuple(grid.shape)}.",
+                f"the head got a grid of shape {tuple(grids.values.shape)}.",
                 f"Pass (grids, {', '.join(map(str, expected))}).",
             )
         if not self.needs_context:
-            logits: Tensor = self.body(grid)
+            logits: Tensor = self.body(grids.values)
             return logits
-        context = getattr(grid, "context", None) if context is None else context
-        logits = self.body(grid, _expand(self._check(context), len(grid)))
+        context, count = self.check_context(grids.context), len(grids.values)
+        if len(context) not in (1, count):
+            raise ShapeError(
+                f"there are {count} grids and the context of {len(context)} images.",
+                "Pass the context of one image, or of as many as there are grids.",
+            )
+        logits = self.body(grids.values, context.expand(count, -1, -1))
         return logits
 
-    def bind(self, context: Context | None = None) -> nn.Module:
-        """Return a plain module, grid to logits, that uses the context of one query.
-
-        Without need for a context, this is `body` itself.
-        """
-        if not self.needs_context:
-            return self.body
-        return BoundHead(self, self._check(context))
-
-    def _check(self, context: Context | None) -> Tensor:
-        if isinstance(context, tuple) and len(context) == 1:
-            context = context[0]
+    def check_context(self, context: Tensor | None) -> Tensor:
+        """Return a context that this head can use; none at all, or one of another shape, is an error."""
         if context is None:
             raise CutError(
                 "this head needs the query's class token and registers, and the grid came without them.",
-                "Pass context=features(images).context, or use head.bind(context).",
+                "Pass what features(images) returned, or Grids(values, context).",
             )
         shape = (self.layout.prefix, self.layout.channels)
         if not isinstance(context, Tensor) or context.ndim != 3 or tuple(context.shape[1:]) != shape:
             got = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
             raise ShapeError(f"the context is {got}.", f"Pass a tensor of shape (1 or grids, {shape[0]}, {shape[1]}).")
         return context
-
-
-class BoundHead(EvalModule):
-    """A head with the context of one query filled in."""
-
-    def __init__(self, head: Head, context: Tensor) -> None:
-        super().__init__()
-        self.head = head
-        self.register_buffer("context", context.detach(), persistent=False)
-        self.train()
-
-    def forward(self, grid: Tensor) -> Tensor:
-        """Return the logits of grids."""
-        logits: Tensor = self.head(grid, self.context)
-        return logits
-
-
-def _expand(context: Tensor, grids: int) -> Tensor:
-    if len(context) == grids:
-        return context
-    if len(context) != 1:
-        raise ShapeError(
-            f"there are {grids} grids and the context of {len(context)} images.",
-            "Pass the context of one image, or of as many as there are grids.",
-        )
-    return context.expand(grids, -1, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +111,9 @@ class Cut:
     Parameters
     ----------
     features : Features
-        Images ``(n, 3, H, W)`` to grids ``(n, d, h, w)``.
+        Images ``(n, 3, H, W)`` to `Grids`.
     head : Head
-        Grids ``(m, d, h, w)`` to logits ``(m, classes)``.
+        `Grids`, or plain grids ``(m, d, h, w)``, to logits ``(m, classes)``.
     layer : str
         Where the cut is.
     grid : GridShape
@@ -210,7 +173,7 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
     --------
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 32, 32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
     >>> features, head = cut_network(model, "0")
-    >>> features(torch.randn(4, 3, 224, 224)).shape
+    >>> features(torch.randn(4, 3, 224, 224)).values.shape
     torch.Size([4, 8, 7, 7])
     """
     from partswap.cut.layers import choose_default  # it needs the same study; layers sits beside this file
@@ -262,10 +225,10 @@ def _cut(study: Study, trace: Trace, layer: str, layout: Layout) -> tuple[Featur
     features, body = cut_graph(trace, trace.outputs[layer], layout, probe)
     f, g = Features(features, layout), Head(body, layout)
     with study.quiet():
-        grid = f(probe)
-        version = grid._version
-        g(grid)
-        if grid._version != version:  # the head's first step works in place, so it gets a copy
+        grids = f(probe)
+        version = grids.values._version
+        g(grids)
+        if grids.values._version != version:  # the head's first step works in place, so it gets a copy
             g = Head(cut_graph(trace, trace.outputs[layer], layout, probe, clone=True)[1], layout)
     return f, g
 
@@ -275,15 +238,13 @@ def _problem(study: Study, layer: str, features: Features, head: Head, atol: flo
     probe, logits = study.survey.probe, study.survey.logits
     try:
         with study.quiet():
-            grid = features(probe)
-            if not same(features.layout.to_grid(study.output(layer))[0], grid, atol):
+            grids = features(probe)
+            if not same(features.layout.to_grid(study.output(layer)).values, grids.values, atol):
                 return "the features are not what the layer gives"
-            context = getattr(grid, "context", None)
-            if not same(head(grid), logits, atol):
-                return f"logits differ by {float((head(grid) - logits).abs().max()):.2g}"
-            three = torch.tensor([1, 0, 1], device=grid.device)  # another number of grids than of images
-            again = head(grid[three], None if context is None else context[three])
-            if not same(again, logits[three], atol):
+            if not same(head(grids), logits, atol):
+                return f"logits differ by {float((head(grids) - logits).abs().max()):.2g}"
+            three = [1, 0, 1]  # another number of grids than of images
+            if not same(head(grids.at(three)), logits[three], atol):
                 return "the head depends on the number of grids it is given"
     except Exception as error:  # a part that was cut wrong may fail in any way
         return f"{type(error).__name__}: {error}"

@@ -5,8 +5,9 @@ Slow, because the head pays for the whole network, but right for anything with a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,19 +16,26 @@ from torch.utils import _pytree as pytree
 
 from partswap.cut.layout import Layout
 from partswap.cut.mirror import EvalModule, first_tensor
+from partswap.errors import LayerError
 
 
-class _Stop(Exception):  # noqa: N818, a signal and no error
-    """Ends a forward pass at the layer."""
+class _Reached(BaseException):  # a network's own `except Exception` must not swallow it
+    """Ends a forward pass with a layer's output."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
 
 
 @contextmanager
 def _hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any]) -> Iterator[None]:
-    """Let `act` replace the output of a layer's last call."""
-    count = 0
+    """Let `act` replace the output of a layer's last call, in this thread: passes may run side by side."""
+    count, thread = 0, threading.get_ident()
 
     def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
         nonlocal count
+        if threading.get_ident() != thread:
+            return None
         count += 1
         return act(output) if count == calls else None
 
@@ -46,19 +54,24 @@ class ReplayFeatures(EvalModule):
         self.twin, self.layer, self.calls = twin, layer, calls
         self.train()
 
+    def extra_repr(self) -> str:
+        """Say where it ends: caches tell two cuts of one network apart by this."""
+        return f"layer={self.layer!r}"
+
     def forward(self, images: Tensor) -> Tensor:
         """Run up to the layer."""
-        found: list[Tensor] = []
 
         def act(output: Any) -> Any:
-            tensor = first_tensor(output)
-            if tensor is not None:
-                found.append(tensor)
-            raise _Stop
+            raise _Reached(output)
 
-        with suppress(_Stop), _hooked(self.twin, self.layer, self.calls, act):
-            self.twin(images)
-        return found[0]
+        try:
+            with _hooked(self.twin, self.layer, self.calls, act):
+                self.twin(images)
+        except _Reached as reached:
+            found = first_tensor(reached.output)
+            assert found is not None  # the probe gave a tensor here
+            return found
+        raise LayerError(f"layer {self.layer!r} did not run for these images.", "Choose another layer.")
 
 
 class ReplayHead(EvalModule):

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from partswap.cut.layout import Layout, find_layout
-from partswap.cut.mirror import (
-    EvalModule,
-    Survey,
-    check_layer,
-    first_tensor,
-    make_probe,
-    mirror,
-    observe,
-    quiet,
-    without_hooks,
-)
+from partswap.cut.mirror import EvalModule, Survey, check_layer, make_probe, mirror, observe, quiet, without_hooks
+from partswap.cut.network import Features
+from partswap.cut.replay import ReplayFeatures
 from partswap.errors import LayerError, suggest
 
 
@@ -49,49 +38,13 @@ class Trunk(EvalModule):
         check_layer(twin, layer, list(seen.shapes), suggest(layer, seen.shapes))
         self.layer = layer
         self.layout = _layout(twin, seen, layer)
-        self.twin = twin
-        twin.get_submodule(layer).register_forward_hook(_StopAfter(seen.calls[layer]))
+        self.features = Features(ReplayFeatures(twin, layer, seen.calls[layer]), self.layout)
         self.train()
-
-    def extra_repr(self) -> str:
-        """Say where it ends: caches tell two trunks of one network apart by this."""
-        return f"layer={self.layer!r}"
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the grids of images."""
-        _PASS.count = 0
-        try:
-            self.twin(images)
-        except _Reached as reached:
-            raw = first_tensor(reached.output)
-        else:
-            raise LayerError(f"layer {self.layer!r} did not run for these images.", "Choose another layer.")
-        assert raw is not None  # the probe gave a tensor here
-        return self.layout.to_grid(raw)[0]
-
-
-# Calls of the layer in the pass that is under way; each thread has its own, so that passes may run side by side.
-_PASS = threading.local()
-
-
-class _Reached(BaseException):  # a network's own `except Exception` must not swallow it
-    """Ends a forward pass with a layer's output."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self.output = output
-
-
-class _StopAfter:
-    """A hook that ends the pass at a layer's last call."""
-
-    def __init__(self, calls: int) -> None:
-        self.calls = calls
-
-    def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
-        _PASS.count += 1
-        if _PASS.count == self.calls:
-            raise _Reached(output)
+        grids: Tensor = self.features(images).values
+        return grids
 
 
 def _layout(twin: nn.Module, seen: Survey, layer: str) -> Layout:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from partswap.errors import MemoryBudgetError, NonFiniteError
 from partswap.grid import GridShape, to_cells
+from partswap.heads.costs import Run
 
 Cost = TypeVar("Cost", int, float)
 
@@ -54,12 +55,16 @@ class SwapEvaluator(ABC):
         ``(n, d, h, w)``.
     memory_bytes : int
         How much memory may be used beyond what is given.
+    context : Tensor, optional
+        What the head takes besides grids, of the query: ``(1, tokens, d)``.
     """
 
     name: str
 
-    def __init__(self, head: nn.Module, query: Tensor, distractors: Tensor, memory_bytes: int) -> None:
-        self.head = head
+    def __init__(
+        self, head: nn.Module, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None = None
+    ) -> None:
+        self.head, self.context = head, context
         self.shape = GridShape(int(query.shape[-2]), int(query.shape[-1]))
         self.query = to_cells(query).contiguous()  # (h*w, d)
         self.donors = to_cells(distractors).contiguous()  # (n*h*w, d)
@@ -90,10 +95,16 @@ class SwapEvaluator(ABC):
         """The query's own grid, prepared."""
         return self.prepare(self.query[None])
 
+    def call(self, grids: Tensor) -> Tensor:
+        """Return what the head says of grids ``(m, d, h, w)``, each with the query's context."""
+        logits: Tensor = (
+            self.head(grids) if self.context is None else self.head(grids, self.context.expand(len(grids), -1, -1))
+        )
+        return logits
+
     def run(self, cells: Tensor) -> Tensor:
         """Return the logits of grids given as cells ``(m, h*w, d)``; gradients pass through it."""
-        logits: Tensor = self.head(self.to_grids(cells))
-        return logits
+        return self.call(self.to_grids(cells))
 
     # -- what follows from it ---------------------------------------------------------------------------------------
 
@@ -162,11 +173,11 @@ class SwapEvaluator(ABC):
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
-    def measure(self, cost: Callable[[nn.Module, Tensor], Cost], module: nn.Module, row: Tensor) -> Cost:
+    def measure(self, cost: Callable[[Run, Tensor], Cost], module: nn.Module, row: Tensor) -> Cost:
         """Return what a row costs in a module (see `costs`), which runs it the first time only."""
         key = cost, module, row.shape
         if key not in self.measured:
-            self.measured[key] = cost(module, row)
+            self.measured[key] = cost(self.call if module is self.head else module, row)
         found: Cost = self.measured[key]
         return found
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap.cut.mirror import mirror
+from partswap.cut.network import Head
 from partswap.errors import NonFiniteError, ShapeError
 from partswap.grid import GridShape
 from partswap.heads.base import SwapEvaluator
@@ -37,6 +38,8 @@ class HeadPlan:
     @torch.inference_mode(False)
     @torch.no_grad()
     def __init__(self, head: nn.Module, grid: GridShape) -> None:
+        self._needs = head if isinstance(head, Head) and head.needs_context else None
+        head = head.body if isinstance(head, Head) else head
         # A second tree of modules around the same weights: in eval mode, and nothing works in place.
         busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
         self.head = mirror(head) if busy else head
@@ -55,40 +58,44 @@ class HeadPlan:
         if self.kind == "dense":
             self.head = trimmed(self.head)
 
-    def evaluator(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
-        """Return the evaluator for one query and its distractors."""
+    def evaluator(
+        self, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None = None
+    ) -> SwapEvaluator:
+        """Return the evaluator for one query and its distractors; `context` is the query's, if the head needs one."""
+        context = None if self._needs is None else self._needs.check_context(context)
         if tuple(query.shape[-2:]) != tuple(self.grid):
             raise ShapeError(
                 f"the query has a {query.shape[-2]} x {query.shape[-1]} grid, the plan was made for {self.grid}.",
                 "Make a HeadPlan for this grid.",
             )
-        evaluator = self._make(query, distractors, memory_bytes)
+        evaluator = self._make(query, distractors, memory_bytes, context)
         if not self._checked:
             if not self._check(evaluator, query):
                 self.kind, self.layer, self.structure = "dense", None, None
-                evaluator = self._make(query, distractors, memory_bytes)
+                evaluator = self._make(query, distractors, memory_bytes, context)
             self._checked = True  # only now: a check that raises has shown nothing
         return evaluator
 
-    def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
-        evaluator = self._of_kind(query, distractors, memory_bytes)
+    def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None) -> SwapEvaluator:
+        evaluator = self._of_kind(query, distractors, memory_bytes, context)
         evaluator.measured = self._measured
         return evaluator
 
-    def _of_kind(self, query: Tensor, distractors: Tensor, memory_bytes: int) -> SwapEvaluator:
+    def _of_kind(self, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None) -> SwapEvaluator:
         if self.kind == "flattened" and self.layer is not None:
             return FlattenedEvaluator(self.head, query, distractors, memory_bytes, self.layer)
         if self.kind == "convolutional" and self.structure is not None:
             return ConvolutionalEvaluator(self.head, query, distractors, memory_bytes, self.structure)
         if self.kind == "pooled" and self.structure is not None:
             return PooledEvaluator(self.head, query, distractors, memory_bytes, self.structure)
-        return DenseEvaluator(self.head, query, distractors, memory_bytes)
+        return DenseEvaluator(self.head, query, distractors, memory_bytes, context)
 
     @torch.no_grad()
     def _check(self, evaluator: SwapEvaluator, query: Tensor) -> bool:
         """Run the head once and tell whether the evaluator agrees with it, and does not cost more."""
         try:
-            logits = self._faithful(query[None].clone())
+            context = () if evaluator.context is None else (evaluator.context,)
+            logits = self._faithful(query[None].clone(), *context)
         except Exception as error:  # a head may fail in any way on grids it was not made for
             raise ShapeError(
                 f"the head fails on a grid of shape {tuple(query.shape)}: {type(error).__name__}: {error}.",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
+
+#: A module, or what calls one: from rows to rows.
+Run = Callable[[Tensor], Any]
 
 
 class _CountBytes(TorchDispatchMode):
@@ -25,19 +29,19 @@ class _CountBytes(TorchDispatchMode):
         return out
 
 
-def activation_bytes(module: nn.Module, row: Tensor) -> int:
+def activation_bytes(run: Run, row: Tensor) -> int:
     """Return how many bytes one more row in the batch costs; `row` has a batch of one."""
     totals = []
     for count in (1, 3):
         counter = _CountBytes()  # type: ignore[no-untyped-call]
         with torch.no_grad(), counter:
-            module(row.expand(count, *row.shape[1:]).contiguous())
+            run(row.expand(count, *row.shape[1:]).contiguous())
         totals.append(counter.total)
     return int(max((totals[1] - totals[0]) // 2, row.element_size()))
 
 
-def module_macs(module: nn.Module, row: Tensor) -> float:
+def module_macs(run: Run, row: Tensor) -> float:
     """Return the multiply-adds of one row; `row` has a batch of one."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        module(row)
+        run(row)
     return float(counter.get_total_flops()) / 2

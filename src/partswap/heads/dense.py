@@ -16,13 +16,12 @@ class DenseEvaluator(SwapEvaluator):
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run the head on the grids."""
-        parts = [self.head(self.to_grids(c)) for c in cells.split(self.chunk_size)]
+        parts = [self.run(c) for c in cells.split(self.chunk_size)]
         return Prepared(cells, self.check(torch.cat(parts)))
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Build every edited grid and run the head on it."""
-        out: Tensor = self.head(self.to_grids(self.swapped(prepared, state, i, j)))
-        return out
+        return self.run(self.swapped(prepared, state, i, j))
 
     def bytes_per_candidate(self) -> int:
         """Return what one more grid in the batch costs; building it holds it twice."""

@@ -12,7 +12,7 @@ import operator
 from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 _TOKENWISE = (
     nn.Linear, nn.LayerNorm, nn.GELU, nn.ReLU, nn.SiLU, nn.Dropout, nn.Identity,
@@ -21,28 +21,13 @@ _TOKENWISE = (
 _TOKENWISE_NAMES = {"LayerScale", "DropPath", "GELU", "GELUTanh", "QuickGELU", "LayerNorm", "RmsNorm", "SwiGLU"}
 
 
-class _WithContext(nn.Module):
-    """A rewritten body with the context of one query."""
-
-    def __init__(self, body: nn.Module, context: Tensor) -> None:
-        super().__init__()
-        self.body = body
-        self.context: Tensor
-        self.register_buffer("context", context, persistent=False)
-
-    def forward(self, grid: Tensor) -> Tensor:
-        logits: Tensor = self.body(grid, self.context.expand(len(grid), -1, -1))
-        return logits
-
-
 def trimmed(head: nn.Module) -> nn.Module:
     """Return an equivalent head that computes less, or the head itself if there is nothing to save."""
-    body, context = getattr(getattr(head, "head", None), "body", head), getattr(head, "context", None)
-    if not isinstance(body, fx.GraphModule):
+    if not isinstance(head, fx.GraphModule):
         return head
     graph = fx.Graph()
-    graph.output(graph.graph_copy(body.graph, {}))
-    short = fx.GraphModule(body, graph)
+    graph.output(graph.graph_copy(head.graph, {}))
+    short = fx.GraphModule(head, graph)
     saved = False
     for node in list(short.graph.nodes):
         if node.op == "call_function" and node.target is operator.getitem and node.args[1] == (slice(None), 0):
@@ -52,8 +37,7 @@ def trimmed(head: nn.Module) -> nn.Module:
     short.graph.eliminate_dead_code()
     short.graph.lint()
     short.recompile()
-    short = copy.copy(short).eval()
-    return short if context is None else _WithContext(short, context).eval()
+    return copy.copy(short).eval()
 
 
 def _move_up(module: fx.GraphModule, selection: fx.Node) -> bool:

@@ -8,10 +8,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -19,12 +17,13 @@ from torch import Tensor, nn
 from partswap import _vision
 from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
-from partswap.explainer import Encoded, Explainer
+from partswap.explainer import Explainer
+from partswap.features import Encoded
 from partswap.images import Preprocess
 from partswap.runs.tasks import Task, explain_task
 from partswap.search import Method
-from partswap.search.methods.base import CellParts
 from partswap.search.methods.goyal import Goyal
+from partswap.search.problem import CellParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,27 +42,6 @@ class Shard:
 
     def __len__(self) -> int:
         return self.stop - self.start
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """An array in a file, to be mapped by whoever needs it."""
-
-    path: Path
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-
-    @classmethod
-    def of(cls, array: NDArray[Any]) -> Mapped | NDArray[Any]:
-        """Return where a memory-mapped array lies, or the array itself if it is in memory."""
-        if isinstance(array, np.memmap) and array.filename is not None:
-            return cls(Path(array.filename), array.dtype.str, array.shape, array.offset)
-        return array
-
-    def open(self) -> NDArray[Any]:
-        """Return the array, read-only."""
-        return np.memmap(self.path, np.dtype(self.dtype), "r", self.offset, self.shape)
 
 
 @dataclass(frozen=True)
@@ -149,10 +127,8 @@ class Bundle:
         What it wants its images to be like.
     classes : sequence of str
         Names.
-    auxiliary : str or None
-        Name of the auxiliary, for records.
-    arrays : Mapping
-        ``grids``, and ``contexts`` and ``aux`` where there are any: in memory, or files to be mapped.
+    features : Encoded
+        Of all images of the split.
     tasks : sequence of Task
         What to explain.
     methods : Mapping[str, Method]
@@ -167,8 +143,7 @@ class Bundle:
     layer: str
     preprocess: Preprocess
     classes: Sequence[str]
-    auxiliary: str | None
-    arrays: Mapping[str, Mapped | NDArray[Any]]
+    features: Encoded
     tasks: Sequence[Task]
     methods: Mapping[str, Method]
     parts: Mapping[int, CellParts] = field(default_factory=dict)
@@ -178,8 +153,7 @@ class Bundle:
     @classmethod
     def of(cls, bench: Workbench, tasks: Sequence[Task], methods: Mapping[str, Method]) -> Bundle:
         """Return the bundle of a bench, whose features are computed if they are not there."""
-        encodings, explainer = bench.encodings, bench.explainer
-        arrays = {"grids": encodings.grids, "contexts": encodings.contexts, "aux": encodings.aux}
+        explainer = bench.explainer
         parts: dict[int, CellParts] = {}
         if any(method.wants_parts for method in methods.values()):
             images = {image for task in tasks for image in (task.query, *task.distractors)}
@@ -189,8 +163,7 @@ class Bundle:
             explainer.cut.layer,
             explainer.preprocess,
             list(bench.classifier.classes),
-            explainer.auxiliary.name if explainer.auxiliary else None,
-            {name: Mapped.of(array) for name, array in arrays.items() if array is not None},
+            bench.encodings,
             list(tasks),
             dict(methods),
             parts,
@@ -198,8 +171,7 @@ class Bundle:
 
     def in_memory(self) -> Bundle:
         """Return the same with arrays instead of files, for machines that do not have these files."""
-        arrays = {name: np.asarray(a.open() if isinstance(a, Mapped) else a) for name, a in self.arrays.items()}
-        return replace(self, arrays=arrays)
+        return replace(self, features=self.features.in_memory())
 
 
 class Session:
@@ -207,7 +179,6 @@ class Session:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
-        self.arrays = {name: a.open() if isinstance(a, Mapped) else a for name, a in bundle.arrays.items()}
         self.explainer = Explainer(
             bundle.network.build().to(bundle.device),
             bundle.layer,
@@ -224,22 +195,7 @@ class Session:
         return [self._explain(task, method) for task in self.bundle.tasks[shard.start : shard.stop]]
 
     def _explain(self, task: Task, method: Method) -> Counterfactual:
-        found = explain_task(self.explainer, task, method, self._select, self.bundle.parts.__getitem__)
-        return replace(found, source={**found.source, "auxiliary": self.bundle.auxiliary})
-
-    def _select(self, indices: Sequence[int]) -> Encoded:
-        def rows(name: str) -> Tensor | None:
-            array = self.arrays.get(name)
-            # To single precision by torch, not numpy: in memory that torch aligns.
-            if array is None:
-                return None
-            return torch.from_numpy(np.stack([array[i] for i in indices])).float().to(self.bundle.device)
-
-        grids = rows("grids")
-        if grids is None:
-            raise PartswapError("there are no features.", "Make the bundle with Bundle.of.")
-        names = [str(i) for i in indices]
-        return Encoded(grids, rows("contexts"), rows("aux"), torch.zeros(len(indices), 0), [], names)
+        return explain_task(self.explainer, task, method, self.bundle.features, self.bundle.parts.__getitem__)
 
 
 @contextmanager

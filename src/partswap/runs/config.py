@@ -115,6 +115,7 @@ class RunConfig:
     def build_methods(self, tau: float | None = None) -> dict[str, Method]:
         """Return the methods by name with their settings; `tau` is the auxiliary's, for those that have one."""
         from partswap.search import METHODS
+        from partswap.search.settings import changed
 
         made = {name: METHODS.get(name)() for name in self.methods}
         for name in self.settings:
@@ -125,9 +126,9 @@ class RunConfig:
                 )
         built = {}
         for name, method in made.items():
-            known = [f.name for f in fields(method)]
+            known = [f.name for f in fields(method) if f.init]
             if tau is not None and "tau" in known:
-                method = replace(method, tau=tau)  # type: ignore[call-arg]
+                method = changed(method, tau=tau)
             for setting, value in self.settings.get(name, {}).items():
                 if setting not in known:
                     raise SettingError(
@@ -135,7 +136,6 @@ class RunConfig:
                         f"{suggest(setting, known)} It has: {', '.join(known)}.".strip(),
                     )
                 method = replace(method, **{setting: _number(value)})
-                _check_method(method, f"{name}.{setting}", value)
             built[name] = method
         return built
 
@@ -145,7 +145,7 @@ class RunConfig:
 
     def deciding(self) -> dict[str, Any]:
         """Return the fields that decide what comes out; of an auxiliary not where its weights lie."""
-        from partswap.runs.workbench import AuxiliaryChoice
+        from partswap.models.auxiliaries import AuxiliaryChoice
 
         found = {name: value for name, value in self.record().items() if about_field(name)[1].matters}
         if self.auxiliary is not None:
@@ -237,19 +237,6 @@ def _number(value: Any) -> Any:
         except ValueError:
             return value
     return value
-
-
-def _check_method(method: Method, what: str, value: Any) -> None:
-    from partswap.search.inputs import check_settings
-
-    usual: dict[str, Any] = {
-        "lam": 0.4, "tau": 0.1, "objective": "set", "keep": None, "screen": "auto", "beam": 1, "max_edits": None,
-        "memory_mb": 1024,
-    }  # fmt: skip
-    try:
-        check_settings(**{name: method.settings().get(name, default) for name, default in usual.items()})
-    except TypeError as error:
-        raise SettingError(f"{what} is {value!r}.", "Give a number.") from error
 
 
 def _plain(value: Any) -> Any:

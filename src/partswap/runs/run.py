@@ -16,6 +16,7 @@ from partswap.data.pairs import nearest_by_attributes
 from partswap.errors import SettingError
 from partswap.metrics import METRICS, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
+from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import check_device, devices, fast_precision
 from partswap.progress import Track, no_progress
@@ -32,12 +33,12 @@ from partswap.runs.folder import (
     versions,
 )
 from partswap.runs.tasks import Tasks, plan_tasks
-from partswap.runs.workbench import AuxiliaryChoice, Workbench, open_workbench
+from partswap.runs.workbench import Workbench, open_workbench
 from partswap.runs.workers import Found, explain_here
 from partswap.search import Method
+from partswap.search.clusters import fit_centroids
 from partswap.search.methods.hard import Hard
 from partswap.store import read_json, write_json
-from partswap.studies.clustering import fit_centroids
 from partswap.studies.tables import ResultTable
 
 __all__ = ["Run", "metrics_table", "open_run_workbench", "plan_run", "read_run", "run", "skipped_text"]
@@ -124,7 +125,7 @@ def _record(
     return {
         "settings": config.record(),
         # With the defaults of today: another version may have others.
-        "methods": {name: {**method.settings(), **method.recorded()} for name, method in methods.items()},
+        "methods": {name: {**method.record(), "memory_mb": method.memory_mb} for name, method in methods.items()},
         "versions": versions(),
         "seeds": {"distractors and queries": config.seed},
         "fingerprints": {

@@ -17,14 +17,14 @@ from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
 from partswap.data.pairs import confused_classes, draw_distractors
 from partswap.errors import PartswapError, SettingError
-from partswap.explainer import Encoded, Explainer
-from partswap.features import Encodings
+from partswap.explainer import Explainer
+from partswap.features import Encoded
 from partswap.grid import GridShape
 from partswap.images import Preprocess
 from partswap.metrics import Evidence
 from partswap.progress import Track, no_progress
 from partswap.search import Method
-from partswap.search.methods.base import CellParts
+from partswap.search.problem import CellParts
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def plan_tasks(
 
 def explain_tasks(
     explainer: Explainer,
-    encodings: Encodings | Encoded,
+    features: Encoded,
     tasks: Sequence[Task],
     method: Method,
     *,
@@ -140,7 +140,7 @@ def explain_tasks(
     parts = None if facts is None else facts.parts
     with track(title or method.title, len(tasks)) as advance:
         for task in tasks:
-            yield task, explain_task(explainer, task, method, encodings.select, parts)
+            yield task, explain_task(explainer, task, method, features, parts)
             advance(1)
 
 
@@ -148,13 +148,13 @@ def explain_task(
     explainer: Explainer,
     task: Task,
     method: Method,
-    select: Callable[[Sequence[int]], Encoded],
+    features: Encoded,
     parts: Callable[[int], CellParts] | None,
 ) -> Counterfactual:
     """Return the counterfactual of a task.
 
-    `select` gives the features of some images; `parts`, of one image, the parts its cells hold, for methods that want
-    to know.
+    `features` are those of the split; `parts` gives, of one image, the parts its cells hold, for methods that want to
+    know.
     """
     donors = task.distractors[: method.distractors]
     told: dict[str, Any] = {}
@@ -162,9 +162,9 @@ def explain_task(
         if parts is None:
             raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
         told = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in donors]}
-    explainer.method = method
     # That the model gets the distractors right was seen when the tasks were planned.
-    return explainer.explain(select([task.query]), select(donors), task.target, keep_misclassified=True, **told)
+    query, others = features.select([task.query]), features.select(donors)
+    return explainer.explain(query, others, task.target, method=method, keep_misclassified=True, **told)
 
 
 class Facts:

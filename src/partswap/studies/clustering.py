@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,12 +17,10 @@ from partswap.data.on_grid import CellFacts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
+from partswap.search.clusters import directions, fit_kmeans
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-#: K-means sees at most this many cells; all of them are assigned afterwards.
-FITTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,13 @@ class Clusters:
 
 
 def cluster_parts(
-    grids: NDArray[Any], facts: Sequence[CellFacts], clusters: int, *, seed: int = 0, chunk: int = 64
+    grids: Tensor | NDArray[Any], facts: Sequence[CellFacts], clusters: int, *, seed: int = 0, chunk: int = 64
 ) -> Clusters:
     """Cluster the cells of all images (directions, as the cosine sees them) and name the clusters by keypoints.
 
     Parameters
     ----------
-    grids : numpy.ndarray
+    grids : Tensor or numpy.ndarray
         Auxiliary grids ``(n, e, h, w)``; may be memory-mapped, they are read in chunks.
     facts : sequence of CellFacts
         What the cells of each image hold.
@@ -68,31 +65,6 @@ def cluster_parts(
         [model.predict(directions(grids[start : start + chunk])) for start in range(0, images, chunk)]
     ).reshape(images, cells)
     return name_clusters(assigned.astype(np.int32), facts, clusters)
-
-
-def fit_centroids(aux_grids: NDArray[Any], clusters: int = 50, *, seed: int = 0) -> Tensor:
-    """Return the centroids of a data set's auxiliary cells, ``(clusters, e)`` of length 1, for `search.hard.Hard`."""
-    centres = np.asarray(fit_kmeans(aux_grids, clusters, seed=seed).cluster_centers_, np.float32)
-    return torch.nn.functional.normalize(torch.from_numpy(centres), dim=1)
-
-
-def fit_kmeans(grids: NDArray[Any], clusters: int, *, seed: int = 0, chunk: int = 64) -> Any:
-    """Return scikit-learn's k-means of the directions of the cells of ``(n, e, h, w)`` grids, read in chunks."""
-    from sklearn.cluster import MiniBatchKMeans
-
-    images, cells = len(grids), grids.shape[2] * grids.shape[3]
-    if images * cells < clusters:
-        raise SettingError(
-            f"{images * cells} cells cannot make {clusters} clusters.", "Use more images or fewer clusters."
-        )
-    rng = np.random.default_rng(seed)
-    share = min(1.0, FITTED / (images * cells))
-    chosen = []
-    for start in range(0, images, chunk):
-        block = directions(grids[start : start + chunk])
-        chosen.append(block if share == 1 else block[rng.random(len(block)) < share])
-    model = MiniBatchKMeans(clusters, random_state=seed, batch_size=4096, n_init=1, max_iter=50)
-    return model.fit(np.concatenate(chosen))
 
 
 def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clusters: int) -> Clusters:
@@ -114,12 +86,6 @@ def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clust
     for cluster, parts in held:
         support[cluster] += names[cluster] in parts
     return Clusters(assigned, names, support, sum(support) / len(held))
-
-
-def directions(grids: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the cells of grids as rows of length 1."""
-    rows = np.moveaxis(np.asarray(grids, np.float32), 1, -1).reshape(-1, grids.shape[1])
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
 
 
 def draw_clusters(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,14 +18,15 @@ from PIL import Image
 from torch import Tensor, nn
 
 from partswap.errors import PartswapError, SettingError
-from partswap.explainer import Encoded, Explainer
+from partswap.explainer import Explainer
+from partswap.features import Encoded
 from partswap.grid import GridShape
-from partswap.heads import HeadPlan
 from partswap.metrics.bootstrap import Estimate
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import Task, plan_tasks
 from partswap.runs.workbench import Workbench
 from partswap.search import Method
+from partswap.search.settings import changed
 from partswap.studies.tables import Cell, ResultTable
 
 #: What may be randomised: the weights after the cut, or all of them.
@@ -104,7 +105,6 @@ def check_sanity(
         explainer = Explainer(
             randomise(bench.classifier.model, weights_of(bench, name), seed=seed),
             bench.explainer.cut.layer,
-            method=chosen,
             preprocess=bench.classifier.preprocess,
         )
         rows: list[tuple[float, float, float | None]] = []
@@ -143,7 +143,6 @@ def check_stability(
     if not 0 < pixels < preprocess.size:
         raise SettingError(f"pixels is {pixels}.", f"Use a shift from 1 to {preprocess.size - 1}.")
     chosen, tasks = _prepare(bench, method, queries, distractors, seed)
-    explainer.method = chosen
     moves = [(0, 0), (pixels, 0), (-pixels, 0), (0, pixels), (0, -pixels)]
     ious: list[float] = []
     firsts: list[float] = []
@@ -157,7 +156,7 @@ def check_stability(
             still = [k for k in range(1, len(moves)) if said[k] == said[0] != task.target]
             changed += len(moves) - 1 - len(still)
             wanted = [0, *still] if still else []
-            cells = {k: _query_cells(explainer, views.select([k]), donors, task.target) for k in wanted}
+            cells = {k: _query_cells(explainer, chosen, views.select([k]), donors, task.target) for k in wanted}
             pairs = [
                 compared
                 for k in still
@@ -245,10 +244,8 @@ def _start_anew(parameter: nn.Parameter, weighted: bool, generator: torch.Genera
 
 def first_order(explainer: Explainer, query: Encoded, donors: Encoded, target: int) -> Tensor:
     """Return how much swapping each query cell promises: the best first-order gain over all donors, ``(h*w,)``."""
-    head = explainer.head_for(query)
-    plan = head if isinstance(head, HeadPlan) else HeadPlan(head, explainer.cut.grid)
     with torch.no_grad():
-        evaluator = plan.evaluator(query.grids[0], donors.grids, 2**30)
+        evaluator = explainer.plan.evaluator(query.grids[0], donors.grids, 2**30, query.contexts)
         return next(evaluator.gains(evaluator.start, target, leads=False))[0].amax(1)
 
 
@@ -258,20 +255,17 @@ def _compare(
     """Return overlap, chance and correlation for one query, None if the other network already says the target."""
     query = bench.encodings.select([task.query])
     donors = bench.encodings.select(task.distractors[: method.distractors])
-    bench.explainer.method = method
-    mine = _query_cells(bench.explainer, query, donors, task.target)
+    mine = _query_cells(bench.explainer, method, query, donors, task.target)
     scores = first_order(bench.explainer, query, donors, task.target)
     if encode:
         images = [bench.data.image(k) for k in (task.query, *task.distractors[: method.distractors])]
         encoded = other.encode(images)
         query = replace(encoded.select([0]), aux=query.aux)
         donors = replace(encoded.select(range(1, len(encoded))), aux=donors.aux)
-    head = other.cut.head
     with torch.no_grad():
-        if int(head(query.grids, query.contexts).argmax()) == task.target:
+        if int(other.cut.head(query.cut_grids).argmax()) == task.target:
             return None
-    other.method = _at_most(method, len(mine))
-    theirs = _query_cells(other, query, donors, task.target)
+    theirs = _query_cells(other, _at_most(method, len(mine)), query, donors, task.target)
     a, b = set(mine), set(theirs)
     union = len(a | b)
     if not union:
@@ -289,8 +283,7 @@ def chance_overlap(first: int, second: int, cells: int) -> float:
 
 
 def _at_most(method: Method, edits: int) -> Method:
-    has_limit = any(f.name == "max_edits" for f in fields(method))
-    return replace(method, max_edits=max(1, edits)) if has_limit else method  # type: ignore[call-arg]
+    return changed(method, max_edits=max(1, edits)) if method.takes("max_edits") else method
 
 
 def _spearman(a: Tensor, b: Tensor) -> float | None:
@@ -347,6 +340,6 @@ def _prepare(
     return chosen, planned.first(queries, seed=seed).tasks
 
 
-def _query_cells(explainer: Explainer, query: Encoded, donors: Encoded, target: int) -> list[int]:
-    cf = explainer.explain(query, donors, target, keep_misclassified=True)
+def _query_cells(explainer: Explainer, method: Method, query: Encoded, donors: Encoded, target: int) -> list[int]:
+    cf = explainer.explain(query, donors, target, method=method, keep_misclassified=True)
     return [edit.query_cell for edit in cf.edits]

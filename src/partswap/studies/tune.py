@@ -8,7 +8,7 @@ test images, and the choice is the knee of the curve.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from partswap.progress import Track, no_progress
 from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
+from partswap.search.settings import changed
 from partswap.studies.tables import ResultTable
 
 LAMBDAS = (0.0, 0.1, 0.2, 0.4, 0.8)
@@ -121,7 +122,7 @@ def tune(
     if bench.auxiliary is None:
         raise SettingError("there is no auxiliary to tune for.", "Pass one: --auxiliary NAME.")
     made = METHODS.get(method)()
-    if not hasattr(made, "lam") or not hasattr(made, "tau"):
+    if not made.takes("lam") or not made.takes("tau"):
         raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
     if not bench.data.parts:
         raise SettingError("this data set has no keypoints to tune by.", "Use the values of a similar one.")
@@ -130,7 +131,7 @@ def tune(
     points = []
     for tau in taus:
         for lam in lambdas:
-            chosen = replace(made, lam=lam, tau=tau)  # type: ignore[call-arg]
+            chosen = changed(made, lam=lam, tau=tau)
             found = explain_tasks(
                 bench.explainer,
                 bench.encodings,

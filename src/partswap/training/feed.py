@@ -16,7 +16,7 @@ from partswap.cut.network import Cut
 from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import RandomView, on_canvas
 from partswap.data.subset import Subset
-from partswap.features import fill, halved, prefetch
+from partswap.features import fill, halved_grids, prefetch
 from partswap.images import Preprocess
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast
@@ -113,10 +113,7 @@ class FrozenViews:
 
     def _compute(self, inputs: Tensor) -> dict[str, Tensor]:
         with autocast(self.precision, self._device):
-            grids = self.cut.features(inputs.to(self._device))
-        context = getattr(grids, "context", None)
-        out = {"grids": halved(grids, "the frozen trunk")}
-        return out if context is None else {**out, "contexts": halved(context, "the frozen trunk")}
+            return halved_grids(self.cut.features(inputs.to(self._device)), "the frozen trunk")
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def _behind(flat: _Flat, trunk: Cut, size: int) -> nn.Module:
     if inside:
         cut = cut_for_training(flat, f"detector.backbone.{inside[-1]}", size)
         with torch.no_grad():
-            if torch.allclose(cut.features(probe), trunk.features(probe), atol=1e-4):
+            if torch.allclose(cut.features(probe).values, trunk.features(probe).values, atol=1e-4):
                 return cut.head.body
     raise SettingError(
         f"the detector cannot be frozen up to {trunk.layer!r}: nothing in its backbone gives that layer's output.",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from torch import nn
 
 from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
-from partswap.models.auxiliaries.base import Auxiliary
+from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
 from partswap.models.published import Published
 from partswap.models.zoo import load_model
 
@@ -16,8 +14,7 @@ from partswap.models.zoo import load_model
 def resnet50_auxiliary(
     name: str,
     published: Published,
-    weights: str | Path | None,
-    layer: str | None,
+    choice: AuxiliaryChoice,
     *,
     architecture: str = "torchvision:resnet50",
     size: int = 224,
@@ -25,5 +22,5 @@ def resnet50_auxiliary(
     """Return a ResNet-50 with published weights, cut before its final pooling unless told otherwise."""
     model = load_model(architecture)
     model.fc = nn.Identity()
-    published.load(model, weights)
-    return Auxiliary(name, Trunk(model, layer or "layer4", size=size), Preprocess(size))
+    published.load(model, choice.weights)
+    return Auxiliary(name, Trunk(model, choice.layer or "layer4", size=size), Preprocess(size))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 
 from partswap.errors import FileFormatError, MissingDependencyError
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(None, prefix="pre.", heads=("fc.",))
@@ -16,12 +16,12 @@ SIZE = 350
 
 
 @AUXILIARIES.register("augnet")
-def augnet(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def augnet(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return AugNet's ResNet-50; its grid has 11 x 11 cells."""
-    return resnet50_auxiliary("augnet", PUBLISHED, weights or _installed(), layer, size=SIZE)
+    return resnet50_auxiliary("augnet", PUBLISHED, replace(choice, weights=choice.weights or _installed()), size=SIZE)
 
 
-def _installed() -> Path:
+def _installed() -> str:
     """Return imgsim's weights; the package itself is never imported (it needs OpenCV and runs its own loading)."""
     try:
         files = metadata.files("imgsim") or []
@@ -32,5 +32,5 @@ def _installed() -> Path:
         ) from error
     for file in files:
         if file.name == "model.pth":
-            return Path(str(file.locate()))
+            return str(file.locate())
     raise FileFormatError("the installed imgsim has no model.pth.", "Install imgsim 0.1.2.")

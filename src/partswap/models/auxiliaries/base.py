@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from partswap.cut.mirror import mirror
 from partswap.errors import ShapeError
 from partswap.images import Preprocess
+from partswap.models.precision import device_of
 from partswap.registry import Registry
 
 BILINEAR = Resampling.BILINEAR
@@ -49,7 +49,7 @@ class Auxiliary:
 
     def inputs(self, canvases: Sequence[Image]) -> Tensor:
         """Return images as the classifier sees them as the batch ``(n, 3, H, W)`` that the model gets."""
-        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        device = device_of(self.model)
         side = self.preprocess.size
         # Resized, never cropped: cells of both grids must show the same places.
         return torch.stack([self.preprocess.tensor(c.resize((side, side), BILINEAR)) for c in canvases]).to(device)
@@ -72,10 +72,63 @@ class Auxiliary:
         return torch.cat([self.forward(self.inputs(chunk)) for chunk in chunks])
 
 
-class Builder(Protocol):
-    """What is registered: makes an auxiliary from a file (official weights by default), cut at a layer."""
+@dataclass(frozen=True)
+class AuxiliaryChoice:
+    """An auxiliary by name.
 
-    def __call__(self, *, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+    Attributes
+    ----------
+    name : str
+        Registered, or from the zoo.
+    weights, layer : str or None
+        File and cut, if not its own defaults.
+    tau : float or None
+        Temperature, if not its own.
+    """
+
+    name: str
+    weights: str | None = None
+    layer: str | None = None
+    tau: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> AuxiliaryChoice:
+        """Read ``name``, ``name=weights`` or ``name=weights@layer``; an empty weights part keeps the official ones."""
+        name, _, rest = text.partition("=")
+        name, at, layer = name.partition("@") if not rest else (name, "", "")
+        if rest:
+            rest, at, layer = rest.partition("@")
+        return cls(name, rest or None, layer if at else None)
+
+    def __str__(self) -> str:
+        """Return what `parse` reads."""
+        layer = f"@{self.layer}" if self.layer else ""
+        return f"{self.name}={self.weights}{layer}" if self.weights else f"{self.name}{layer}"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The classifier that is explained, for auxiliaries that are made of it.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The classifier.
+    preprocess : Preprocess
+        What it wants its images to be like.
+    layer : str or None
+        Where it is cut, if that is known.
+    """
+
+    model: nn.Module
+    preprocess: Preprocess
+    layer: str | None = None
+
+
+class Builder(Protocol):
+    """What is registered: makes an auxiliary as it was chosen; official weights and its usual layer by default."""
+
+    def __call__(self, choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
         """Return the auxiliary."""
 
 

@@ -10,8 +10,7 @@ from torch import nn
 from partswap.cut.trunk import Trunk
 from partswap.errors import SettingError, UnknownNameError, suggest
 from partswap.images import Preprocess
-from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
-from partswap.models.auxiliaries.classifier import of_classifier
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.zoo import load_model
 
@@ -31,7 +30,7 @@ def load_auxiliary(
     ----------
     name : str
         A registered one (``AUXILIARIES.names()``), or any model of torchvision or timm: ``"timm:NAME"``,
-        ``"torchvision:NAME"``, or the bare name.
+        ``"torchvision:NAME"``, or the bare name. ``"NAME=WEIGHTS@LAYER"`` says all at once, as on the command line.
     weights : str or Path, optional
         A file; None or ``"default"`` for the official weights, downloaded once.
     layer : str, optional
@@ -48,29 +47,27 @@ def load_auxiliary(
     ``load_auxiliary("deepcluster")``, ``load_auxiliary("moco", weights="moco_v2_800ep_pretrain.pth.tar")``,
     ``load_auxiliary("timm:convnext_tiny", layer="stages.2")``.
     """
-    weights = None if weights == "default" else weights
-    if name == "classifier" and classifier is not None:
-        auxiliary = _of_classifier(classifier, weights, layer, preprocess)
-    elif name in AUXILIARIES:
-        auxiliary = AUXILIARIES.get(name)(weights=weights, layer=layer)
+    told = AuxiliaryChoice.parse(name)
+    file = told.weights if weights is None else str(weights)
+    choice = AuxiliaryChoice(told.name, None if file == "default" else file, layer or told.layer, tau)
+    explained = None if classifier is None else Explained(classifier, preprocess or preprocess_for(classifier))
+    return build_auxiliary(choice, explained)
+
+
+def build_auxiliary(choice: AuxiliaryChoice, explained: Explained | None = None) -> Auxiliary:
+    """Return an auxiliary as it was chosen; `explained` is the classifier, for auxiliaries that are made of it."""
+    if choice.name in AUXILIARIES:
+        auxiliary = AUXILIARIES.get(choice.name)(choice, explained)
     else:
-        auxiliary = _of_zoo(name, weights, layer)
-    if tau is None:
+        auxiliary = _of_zoo(choice.name, choice.weights, choice.layer)
+    if choice.tau is None:
         return auxiliary
-    if not tau > 0:
-        raise SettingError(f"tau is {tau}.", "A temperature is above zero.")
-    return replace(auxiliary, tau=tau)
+    if not choice.tau > 0:
+        raise SettingError(f"tau is {choice.tau}.", "A temperature is above zero.")
+    return replace(auxiliary, tau=choice.tau)
 
 
-def _of_classifier(
-    model: nn.Module, weights: str | Path | None, layer: str | None, preprocess: Preprocess | None
-) -> Auxiliary:
-    if weights is not None:
-        raise SettingError('the auxiliary "classifier" has the weights of the classifier.', "Leave its weights out.")
-    return of_classifier(model, layer, preprocess)
-
-
-def _of_zoo(name: str, weights: str | Path | None, layer: str | None) -> Auxiliary:
+def _of_zoo(name: str, weights: str | None, layer: str | None) -> Auxiliary:
     try:
         # A file may lack the classifier, which an auxiliary never runs.
         model = load_model(name, weights="default") if weights is None else load_model(name, start=weights)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from torch import nn
-
 from partswap.cut.layers import default_layer
 from partswap.cut.trunk import Trunk
 from partswap.errors import SettingError
-from partswap.images import Preprocess
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
-from partswap.models.preprocessing import preprocess_for
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 
 
 @AUXILIARIES.register("classifier")
-def classifier(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
-    """Say that it takes a classifier: it is made by `of_classifier`."""
-    raise SettingError(
-        'the auxiliary "classifier" needs the classifier that is explained.',
-        'Use it in an Explainer, or call load_auxiliary("classifier", classifier=model).',
-    )
-
-
-def of_classifier(model: nn.Module, layer: str | None = None, preprocess: Preprocess | None = None) -> Auxiliary:
-    """Return a classifier's own features, by default at the layer it is cut at by default."""
-    preprocess = preprocess or preprocess_for(model)
-    return Auxiliary("classifier", Trunk(model, layer or default_layer(model), size=preprocess.size), preprocess)
+def classifier(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+    """Return the classifier's own features, by default at the layer it is cut at."""
+    if explained is None:
+        raise SettingError(
+            'the auxiliary "classifier" needs the classifier that is explained.',
+            'Use it in an Explainer, or call load_auxiliary("classifier", classifier=model).',
+        )
+    if choice.weights is not None:
+        raise SettingError('the auxiliary "classifier" has the weights of the classifier.', "Leave its weights out.")
+    layer = choice.layer or explained.layer or default_layer(explained.model)
+    trunk = Trunk(explained.model, layer, size=explained.preprocess.size)
+    return Auxiliary("classifier", trunk, explained.preprocess)

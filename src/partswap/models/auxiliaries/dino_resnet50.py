@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -16,6 +14,6 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("dino_resnet50")
-def dino_resnet50(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def dino_resnet50(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return DINO's ResNet-50."""
-    return resnet50_auxiliary("dino_resnet50", PUBLISHED, weights, layer)
+    return resnet50_auxiliary("dino_resnet50", PUBLISHED, choice)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap import _vision
 from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
-from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -18,8 +16,8 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("dino_vits16")
-def dino_vits16(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def dino_vits16(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return DINO's ViT-S/16: its 14 x 14 patch tokens after the last norm."""
     model = _vision.timm().create_model("vit_small_patch16_224", num_classes=0)
-    PUBLISHED.load(model, weights)
-    return Auxiliary("dino_vits16", Trunk(model, layer or "norm"), Preprocess(224), tau=TAU_TOKENS)
+    PUBLISHED.load(model, choice.weights)
+    return Auxiliary("dino_vits16", Trunk(model, choice.layer or "norm"), Preprocess(224), tau=TAU_TOKENS)

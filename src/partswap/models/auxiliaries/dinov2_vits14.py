@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from partswap import _vision
 from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
-from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -22,11 +21,11 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("dinov2_vits14")
-def dinov2_vits14(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def dinov2_vits14(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return DINOv2's ViT-S/14 at 224 pixels: its 16 x 16 patch tokens after the last norm."""
     model = _vision.timm().create_model("vit_small_patch14_dinov2", img_size=224, num_classes=0)
-    PUBLISHED.load(model, weights, _resampled)
-    return Auxiliary("dinov2_vits14", Trunk(model, layer or "norm"), Preprocess(224), tau=TAU_TOKENS)
+    PUBLISHED.load(model, choice.weights, _resampled)
+    return Auxiliary("dinov2_vits14", Trunk(model, choice.layer or "norm"), Preprocess(224), tau=TAU_TOKENS)
 
 
 def _resampled(state: dict[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap import _vision
 from partswap.cut.trunk import Trunk
 from partswap.images import Preprocess
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -17,9 +15,9 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("efficientnet_lite0")
-def efficientnet_lite0(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def efficientnet_lite0(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return timm's EfficientNet-Lite0, cut before its final pooling."""
     model = _vision.timm().create_model("tf_efficientnet_lite0", num_classes=0)
-    PUBLISHED.load(model, weights)
+    PUBLISHED.load(model, choice.weights)
     half = (0.5, 0.5, 0.5)
-    return Auxiliary("efficientnet_lite0", Trunk(model, layer or "bn2"), Preprocess(224, mean=half, std=half))
+    return Auxiliary("efficientnet_lite0", Trunk(model, choice.layer or "bn2"), Preprocess(224, mean=half, std=half))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 # torchvision's IMAGENET1K_V1
@@ -13,6 +11,6 @@ PUBLISHED = Published("https://download.pytorch.org/models/resnet50-0676ba61.pth
 
 
 @AUXILIARIES.register("imagenet_resnet50")
-def imagenet_resnet50(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def imagenet_resnet50(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return torchvision's first ResNet-50."""
-    return resnet50_auxiliary("imagenet_resnet50", PUBLISHED, weights, layer)
+    return resnet50_auxiliary("imagenet_resnet50", PUBLISHED, choice)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -16,6 +14,6 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("moco")
-def moco(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def moco(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return MoCo v2, 800 epochs: the encoder of the queries."""
-    return resnet50_auxiliary("moco", PUBLISHED, weights, layer)
+    return resnet50_auxiliary("moco", PUBLISHED, choice)

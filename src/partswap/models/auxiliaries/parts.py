@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap.errors import LayerError, SettingError
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.parts import load_detector
 
 
 @AUXILIARIES.register("parts")
-def parts(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
-    """Return the backbone of a detector that ``partswap train parts`` saved to the folder `weights`.
+def parts(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+    """Return the backbone of a detector that ``partswap train parts`` saved to the folder given as weights.
 
-    `layer` may be "backbone" (the default) or "parts", its part logits.
+    The layer may be "backbone" (the default) or "parts", its part logits.
     """
-    if weights is None:
+    if choice.weights is None:
         raise SettingError(
             "the parts detector has no official weights.", "Train one (partswap train parts) and pass its folder."
         )
-    if layer not in (None, "backbone", "parts"):
-        raise LayerError(f"the parts detector has no layer {layer!r}.", "Use backbone or parts.")
-    detector = load_detector(weights)
-    model = detector.model if layer == "parts" else detector.model.backbone
+    if choice.layer not in (None, "backbone", "parts"):
+        raise LayerError(f"the parts detector has no layer {choice.layer!r}.", "Use backbone or parts.")
+    detector = load_detector(choice.weights)
+    model = detector.model if choice.layer == "parts" else detector.model.backbone
     return Auxiliary("parts", model, detector.preprocess)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -15,6 +13,6 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("swav")
-def swav(*, weights: str | Path | None = None, layer: str | None = None) -> Auxiliary:
+def swav(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
     """Return SwAV, 800 epochs."""
-    return resnet50_auxiliary("swav", PUBLISHED, weights, layer)
+    return resnet50_auxiliary("swav", PUBLISHED, choice)

@@ -1,91 +1,91 @@
-"""What a method is."""
+"""What a method is: a way to explain, under a name; most are a search with its settings."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
+from partswap.grid import Grids
 from partswap.heads import HeadPlan
 from partswap.registry import Registry
-from partswap.search.find import find_counterfactual
-
-#: The parts that each cell holds, by flat index: what people annotated.
-CellParts = Sequence[frozenset[str]]
+from partswap.search.find import search
+from partswap.search.problem import Problem
+from partswap.search.settings import SearchSettings
 
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A named way to explain; settings are fields, so it prints itself and can be changed with `replace`."""
+    """A named way to explain: its fields are its settings."""
 
     #: The name it is registered under.
     name: ClassVar[str]
     #: Who proposed it, for tables.
     title: ClassVar[str]
     #: Whether it wants auxiliary grids.
-    semantic: ClassVar[bool]
+    semantic: ClassVar[bool] = False
     #: How many distractors its authors use; None means as many as there are.
-    distractors: ClassVar[int | None]
+    distractors: ClassVar[int | None] = None
     #: Whether it promises to flip the decision where that can be done at all.
     flips: ClassVar[bool] = True
 
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments for `find_counterfactual`."""
+    #: Memory the evaluation of candidates may use.
+    memory_mb: float = 1024
 
-    def recorded(self) -> dict[str, Any]:
-        """Return settings that a counterfactual should tell besides those of the search."""
-        return {}
+    def takes(self, setting: str) -> bool:
+        """Tell whether a setting can be changed."""
+        return any(f.init and f.name == setting for f in fields(self))
 
     @property
     def wants_parts(self) -> bool:
         """Whether it must be told which parts the cells hold."""
         return False
 
-    def allowed(
-        self,
-        query: Tensor,
-        distractors: Tensor,
-        query_aux: Tensor | None,
-        distractor_aux: Tensor | None,
-        query_parts: CellParts | None,
-        distractor_parts: CellParts | None,
-    ) -> Tensor | None:
-        """Return a mask ``(h*w, n*h*w)`` of the swaps a hard constraint allows, None if there is no such constraint."""
-        return None
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return the settings that decide the result, as plain values."""
+
+    @abstractmethod
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
+        """Find a counterfactual."""
 
     def explain(
-        self,
-        head: nn.Module | HeadPlan,
-        query: Tensor,
-        distractors: Tensor,
-        target: int,
-        *,
-        query_aux: Tensor | None = None,
-        distractor_aux: Tensor | None = None,
-        query_parts: CellParts | None = None,
-        distractor_parts: CellParts | None = None,
+        self, head: nn.Module | HeadPlan, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any
     ) -> Counterfactual:
         """Find a counterfactual; shapes as in `find_counterfactual`.
 
-        `query_parts` and `distractor_parts` say which parts the cells hold, ``h*w`` and ``n*h*w`` of them; only methods
-        that want to know (`wants_parts`) look at them.
+        `known` is what else `Problem` may hold: auxiliary grids, and the parts of the cells for methods that want them.
         """
-        found = find_counterfactual(
+        return self.solve(head, Problem.of(query, distractors, target, **known))
+
+
+@dataclass(frozen=True)
+class SearchMethod(SearchSettings, Method):
+    """A search with its settings; those that make it what it is are `fixed`."""
+
+    def allowed(self, problem: Problem) -> Tensor | None:
+        """Return a mask ``(h*w, n*h*w)`` of the swaps a hard constraint allows, None if there is no such constraint."""
+        return None
+
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
+        """Search."""
+        return search(
             head,
-            query,
-            distractors,
-            target,
-            query_aux=query_aux if self.semantic else None,
-            distractor_aux=distractor_aux if self.semantic else None,
-            allowed=self.allowed(query, distractors, query_aux, distractor_aux, query_parts, distractor_parts),
-            **self.settings(),
+            problem,
+            self,
+            allowed=self.allowed(problem),
+            relax=getattr(self, "relax", False),
+            method=self.name,
+            semantic=self.semantic,
         )
-        return replace(found, method=self.name, settings={**found.settings, **self.recorded()})
+
+
+def fixed(value: Any) -> Any:
+    """Return the field of a setting that makes a method what it is: nobody can change it."""
+    return field(default=value, init=False, repr=False)
 
 
 METHODS: Registry[type[Method]] = Registry("method", "partswap.search.methods")

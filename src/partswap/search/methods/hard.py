@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from partswap.errors import SettingError, ShapeError
-from partswap.grid import GridShape, check_grid, resize_grid, to_cells
+from partswap.grid import to_cells
 from partswap.search.candidates import same_label, shared_part
-from partswap.search.inputs import check_grids
-from partswap.search.methods.base import METHODS, CellParts, Method
+from partswap.search.clusters import nearest, on_the_spot
+from partswap.search.methods.base import METHODS, SearchMethod, fixed
+from partswap.search.problem import Problem
+from partswap.search.settings import Objective
 
 
 @METHODS.register("hard")
 @dataclass(frozen=True)
-class Hard(Method):
+class Hard(SearchMethod):
     """The paper's greedy search among swaps within a cluster, or within an annotated part: an upper bound.
 
     Attributes
@@ -41,25 +41,27 @@ class Hard(Method):
     name: ClassVar[str] = "hard"
     title: ClassVar[str] = "hard constraint"
     semantic: ClassVar[bool] = True
-    distractors: ClassVar[int | None] = None
 
+    lam: float = fixed(0.0)
+    tau: float = fixed(0.1)
+    objective: Objective = fixed("paper")
+    keep: float | None = fixed(None)
+    beam: int = fixed(1)
     by: Literal["clusters", "parts"] = "clusters"
     clusters: int = 50
     centroids: Tensor | None = field(default=None, compare=False)
     seed: int = 0
     relax: bool = True
-    screen: int | Literal["auto"] | None = "auto"
-    max_edits: int | None = None
-    memory_mb: float = 1024
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.by not in ("clusters", "parts"):
             raise SettingError(f"by is {self.by!r}.", "Use 'clusters' or 'parts'.")
         if self.clusters < 1:
             raise SettingError(f"clusters is {self.clusters}.", "Use at least 1; the paper's is 50.")
 
     def __repr__(self) -> str:
-        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
         if self.centroids is not None:  # thousands of numbers otherwise
             shown["centroids"] = f"<{' x '.join(map(str, self.centroids.shape))}>"
         return f"Hard({', '.join(f'{k}={v!r}' if k != 'centroids' else f'{k}={v}' for k, v in shown.items())})"
@@ -69,87 +71,36 @@ class Hard(Method):
         """Whether it must be told which parts the cells hold."""
         return self.by == "parts"
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the search."""
-        return {
-            "lam": 0.0,
-            "objective": "paper",
-            "beam": 1,
-            "screen": self.screen,
-            "max_edits": self.max_edits,
-            "memory_mb": self.memory_mb,
-            "relax": self.relax,
-        }
+    def record(self) -> dict[str, Any]:
+        """Return the settings that decide the result, as plain values."""
+        told: dict[str, Any] = {"by": self.by, "relax": self.relax}
+        if self.by == "clusters":
+            fitted = self.centroids is not None
+            told |= {"clusters": self.clusters if self.centroids is None else len(self.centroids), "fitted": fitted}
+        return {**super().record(), **told}
 
-    def recorded(self) -> dict[str, Any]:
-        """Return what else a counterfactual should tell."""
-        if self.by == "parts":
-            return {"by": "parts", "relax": self.relax}
-        fitted = self.centroids is not None
-        count = self.clusters if self.centroids is None else len(self.centroids)
-        return {"by": "clusters", "clusters": count, "fitted": fitted, "relax": self.relax}
-
-    def allowed(
-        self,
-        query: Tensor,
-        distractors: Tensor,
-        query_aux: Tensor | None,
-        distractor_aux: Tensor | None,
-        query_parts: CellParts | None,
-        distractor_parts: CellParts | None,
-    ) -> Tensor:
+    def allowed(self, problem: Problem) -> Tensor:
         """Return the mask of swaps within a cluster, or within a part."""
-        query, distractors = check_grids(query, distractors)
-        shape = GridShape(int(query.shape[1]), int(query.shape[2]))
         if self.by == "parts":
-            return _by_parts(query_parts, distractor_parts, shape.cells, len(distractors))
-        if query_aux is None or distractor_aux is None:
+            return _by_parts(problem)
+        if problem.aux is None:
             raise SettingError("the hard constraint needs auxiliary grids.", "Give the explainer an auxiliary.")
-        mine = to_cells(resize_grid(check_grid(query_aux, "query_aux", ndim=3)[None], shape))
-        theirs = to_cells(resize_grid(check_grid(distractor_aux, "distractor_aux", ndim=4), shape))
-        if mine.shape[1] != theirs.shape[1] or len(theirs) != shape.cells * len(distractors):
-            raise ShapeError(
-                f"query_aux has shape {tuple(query_aux.shape)}, distractor_aux {tuple(distractor_aux.shape)}, for "
-                f"{len(distractors)} distractors.",
-                "Compute both with the same auxiliary, one grid per distractor.",
-            )
-        cells = torch.cat([mine, theirs])
+        cells = torch.cat([to_cells(grids) for grids in problem.aux])
         labels = (
             on_the_spot(cells, self.clusters, self.seed) if self.centroids is None else nearest(cells, self.centroids)
         )
-        return same_label(labels[: shape.cells], labels[shape.cells :])
+        return same_label(*labels.split(problem.pairs))
 
 
-def _by_parts(mine: CellParts | None, theirs: CellParts | None, cells: int, distractors: int) -> Tensor:
+def _by_parts(problem: Problem) -> Tensor:
+    mine, theirs, (cells, donors) = problem.query_parts, problem.distractor_parts, problem.pairs
     if mine is None or theirs is None:
         raise SettingError(
             "nobody says which parts the cells hold.", "Pass query_parts and distractor_parts, or use by='clusters'."
         )
-    if len(mine) != cells or len(theirs) != cells * distractors:
+    if len(mine) != cells or len(theirs) != donors:
         raise ShapeError(
             f"parts of {len(mine)} query cells and {len(theirs)} distractor cells.",
-            f"Give those of all {cells} and {cells * distractors}.",
+            f"Give those of all {cells} and {donors}.",
         )
     return shared_part(mine, theirs)
-
-
-def nearest(cells: Tensor, centroids: Tensor) -> Tensor:
-    """Return the number of the centroid nearest by cosine for each cell ``(m, e)``; ties go to the lowest."""
-    if centroids.ndim != 2 or centroids.shape[1] != cells.shape[1]:
-        raise ShapeError(
-            f"centroids have shape {tuple(centroids.shape)}, cells have {cells.shape[1]} channels.",
-            "Fit them on grids of the same auxiliary and layer.",
-        )
-    to = F.normalize(centroids.to(cells), dim=1)
-    return (F.normalize(cells, dim=1) @ to.T).argmax(1)
-
-
-def on_the_spot(cells: Tensor, clusters: int, seed: int) -> Tensor:
-    """Return the cluster of each cell ``(m, e)`` when these alone are clustered, by direction."""
-    from sklearn.cluster import KMeans
-
-    rows = F.normalize(cells, dim=1).cpu().numpy()
-    # Cells may repeat (flat background); more clusters than different cells cannot be.
-    count = min(clusters, len(np.unique(rows, axis=0)))
-    labels = KMeans(count, n_init=1, random_state=seed).fit(rows).labels_
-    return torch.from_numpy(labels.astype(np.int64)).to(cells.device)

@@ -16,13 +16,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from partswap._version import __version__
 from partswap.counterfactual import Counterfactual, Edit, Step
 from partswap.errors import SettingError
-from partswap.grid import GridShape
 from partswap.heads import HeadPlan, SwapEvaluator
-from partswap.search.inputs import check_grids, class_index, first_step
-from partswap.search.methods.base import METHODS, CellParts, Method
+from partswap.search.methods.base import METHODS, Method
+from partswap.search.problem import Problem, class_index, first_step
 
 
 @METHODS.register("scout")
@@ -30,92 +28,75 @@ from partswap.search.methods.base import METHODS, CellParts, Method
 class Scout(Method):
     """Its one edit swaps the hottest cell of the query for the hottest of the distractors, flip or no flip.
 
-    A head that is bound to one query's class token sees the distractor with that token too.
+    A head that needs the query's class token sees the distractor with that token too.
     """
 
     name: ClassVar[str] = "scout"
     title: ClassVar[str] = "SCOUT"
-    semantic: ClassVar[bool] = False
     distractors: ClassVar[int | None] = 1
     flips: ClassVar[bool] = False
 
     #: What the confidence map is of: the highest probability, or 1 - entropy / log(classes).
     confidence: Literal["softmax", "entropy"] = "softmax"
-    memory_mb: float = 1024
 
     def __post_init__(self) -> None:
         if self.confidence not in ("softmax", "entropy"):
             raise SettingError(f"confidence is {self.confidence!r}.", "Use 'softmax' or 'entropy'.")
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings, as a counterfactual records them."""
+    def record(self) -> dict[str, Any]:
+        """Return the settings that decide the result, as plain values."""
         return {"confidence": self.confidence}
 
     def maps(self, head: nn.Module | HeadPlan, query: Tensor, distractor: Tensor, target: int) -> tuple[Tensor, Tensor]:
         """Return the heat maps ``(h, w)`` of a query and of a distractor, both grids ``(d, h, w)``."""
-        query, distractors = check_grids(query, distractor[None])
+        problem = Problem.of(query, distractor[None], target)
         with torch.inference_mode(False), torch.no_grad():
-            evaluator = self._evaluator(head, query, distractors)
+            evaluator = self._evaluator(head, problem)
             target = class_index(target, evaluator.start.logits.shape[1])
             said = first_step(evaluator.start.logits[0], target).predicted
-            grids = torch.stack([query, distractors[0]]).clone()
             return (
-                self._heat(evaluator.head, grids[0], said, target),
-                self._heat(evaluator.head, grids[1], target, said),
+                self._heat(evaluator, problem.query, said, target),
+                self._heat(evaluator, problem.distractors[0], target, said),
             )
 
-    def explain(
-        self,
-        head: nn.Module | HeadPlan,
-        query: Tensor,
-        distractors: Tensor,
-        target: int,
-        *,
-        query_aux: Tensor | None = None,
-        distractor_aux: Tensor | None = None,
-        query_parts: CellParts | None = None,
-        distractor_parts: CellParts | None = None,
-    ) -> Counterfactual:
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
         """Swap the hottest cells and say what the model makes of it; auxiliary grids and parts are not looked at."""
         started = time.perf_counter()
-        query, distractors = check_grids(query, distractors)
-        shape = GridShape(int(query.shape[1]), int(query.shape[2]))
         with torch.inference_mode(False), torch.no_grad():
-            query, distractors = query.clone(), distractors.clone()
-            evaluator = self._evaluator(head, query, distractors)
-            target = class_index(target, evaluator.start.logits.shape[1])
+            evaluator = self._evaluator(head, problem)
+            target = class_index(problem.target, evaluator.start.logits.shape[1])
             before = first_step(evaluator.start.logits[0], target)
-            i = self._heat(evaluator.head, query, before.predicted, target).flatten().argmax()
-            heats = [self._heat(evaluator.head, grid, target, before.predicted) for grid in distractors]
+            i = self._heat(evaluator, problem.query, before.predicted, target).flatten().argmax()
+            heats = [self._heat(evaluator, grid, target, before.predicted) for grid in problem.distractors]
             j = torch.stack(heats).flatten().argmax()
             after = evaluator.advance(evaluator.start, torch.zeros_like(i)[None], i[None], j[None]).logits[0]
         step = Step(float(after.softmax(0)[target]), int(after.argmax()))
         return Counterfactual(
             query_class=before.predicted,
             target=target,
-            grid=shape,
-            distractors=len(distractors),
-            edits=(Edit(int(i), int(j), int(j) // shape.cells),),
+            grid=problem.shape,
+            distractors=len(problem.distractors),
+            edits=(Edit(int(i), int(j), int(j) // problem.shape.cells),),
             before=before,
             trace=(step,),
             flipped=step.predicted == target,
             method=self.name,
-            settings=self.settings(),
-            source={"partswap": __version__, "evaluator": evaluator.name},
+            settings=self.record(),
+            source=problem.about.source((before, step), target, evaluator=evaluator.name),
             evaluations=1,
             seconds=time.perf_counter() - started,
+            pictures=problem.about.pictures,
         )
 
-    def _evaluator(self, head: nn.Module | HeadPlan, query: Tensor, distractors: Tensor) -> SwapEvaluator:
-        shape = GridShape(int(query.shape[1]), int(query.shape[2]))
-        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
-        return plan.evaluator(query, distractors, int(self.memory_mb * 2**20))
+    def _evaluator(self, head: nn.Module | HeadPlan, problem: Problem) -> SwapEvaluator:
+        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, problem.shape)
+        return plan.evaluator(problem.query, problem.distractors, int(self.memory_mb * 2**20), problem.context)
 
-    def _heat(self, head: nn.Module, grid: Tensor, mine: int, other: int) -> Tensor:
+    def _heat(self, evaluator: SwapEvaluator, grid: Tensor, mine: int, other: int) -> Tensor:
         """Return the heat map ``(h, w)`` of what tells class `mine` from class `other` in one grid."""
         with torch.enable_grad():
             leaf = grid.detach().requires_grad_()
-            logits = head(leaf.clone()[None]).float()[0]  # cloned: some heads work in place
+            logits = evaluator.call(leaf.clone()[None]).float()[0]  # cloned: some heads work in place
             wanted = (logits[mine], logits[other], self._confidence(logits))
             gradients = [torch.autograd.grad(value, leaf, retain_graph=True)[0] for value in wanted]
         gradients[2] = gradients[2].clamp(min=0)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from partswap.heads import HeadPlan
+from partswap.grid import Grids
 from partswap.heads.costs import module_macs
-from partswap.search.find import screen_size
-from partswap.search.screening import screened_macs
+from partswap.search.screening import screen_size, screened_macs
 from partswap.studies.paper.lab import PAPER, Lab, Result
 from partswap.studies.tables import Cell, ResultTable
 
@@ -19,19 +18,19 @@ PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter"
 def cost(lab: Lab) -> Result:
     """Return the cost of one edit, the authors' way and ours, for one distractor and for many."""
     bench = lab.bench
-    split, size = bench.explainer.cut, bench.classifier.preprocess.size
+    cut, size = bench.explainer.cut, bench.classifier.preprocess.size
     image = torch.randn(1, 3, size, size)
     with torch.no_grad():
-        grid = split.features(image)
-    features = module_macs(split.features, image)
-    head = split.head.bind(getattr(grid, "context", None))
-    whole = module_macs(head, grid)
-    cells = split.grid.cells
+        grids = cut.features(image)
+    features = module_macs(cut.features, image)
+    whole = module_macs(lambda values: cut.head(Grids(values, grids.context)), grids.values)
+    cells = cut.grid.cells
     auxiliary = bench.explainer.auxiliary
     rows: list[list[Cell]] = []
     for count in (1, lab.config.distractors):
         candidates = count * cells * cells
-        evaluator = HeadPlan(head, split.grid).evaluator(grid[0], grid.expand(count, -1, -1, -1), 2**30)
+        donors = grids.values.expand(count, -1, -1, -1)
+        evaluator = bench.explainer.plan.evaluator(grids.values[0], donors, 2**30, grids.context)
         one = evaluator.macs_per_candidate()
         screened = min(candidates, screen_size(evaluator, beam=1) or candidates)
         both = (1 + count) * features
@@ -50,6 +49,6 @@ def cost(lab: Lab) -> Result:
             published = PUBLISHED.get(way) if lab.comparable and count == 1 else None
             rows.append([count, way, macs / 1e9, (macs - both) / 1e9 if way != "semantic term" else None, published])
     columns = ["distractors", "way", "1e9 multiply-adds", "without the features", "paper"]
-    where = f"{bench.classifier.architecture} cut at {split.layer}"
+    where = f"{bench.classifier.architecture} cut at {cut.layer}"
     note = f"{where}: features {features / 1e9:.2f}e9, head {whole / 1e9:.3f}e9."
     return Result(ResultTable("Multiply-adds of one edit", columns, rows, note, digits=2))

@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 from partswap.data.base import digest
 from partswap.errors import SettingError
 from partswap.metrics import METRICS, Score
+from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.runs.config import RunConfig
 from partswap.runs.run import Run, open_run_workbench, plan_run, run
-from partswap.runs.workbench import AuxiliaryChoice, Workbench
+from partswap.runs.workbench import Workbench
 from partswap.search import METHODS as SEARCH
 from partswap.store import read_json
 from partswap.studies.tables import Cell, Measured, ResultTable

@@ -1,0 +1,202 @@
+"""The loop over edits: the paper's greedy, and beam search over sets of edits.
+
+One loop serves all methods. At every depth it takes the lists of edits it holds (one for greedy, several for a beam),
+looks at the swaps that could follow, ranks them, and keeps the best. `objective` says how a list is ranked:
+
+- ``"paper"``: ``log g + lam * log L_s`` of the latest edit, as published. Apply the best; stop when the decision has
+  flipped.
+- ``"set"``: ``log g + lam * mean(log L_s over its edits)``. Stop at the first depth at which a candidate flips the
+  decision and take the best that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from partswap.counterfactual import Step
+from partswap.heads import Prepared, SwapEvaluator
+from partswap.heads.base import lead
+from partswap.search.candidates import Candidates
+from partswap.search.screening import screen_size, screened, shared_size
+from partswap.search.settings import SearchSettings
+
+
+@dataclass(frozen=True)
+class Path:
+    """A list of edits under construction."""
+
+    edits: tuple[tuple[int, int], ...]
+    likeness: float  # sum of log L_s over the edits
+    steps: tuple[Step, ...]
+
+
+class BeamSearch:
+    """The loop over depths.
+
+    Parameters
+    ----------
+    evaluator : SwapEvaluator
+        Says what the head makes of swaps.
+    target : int
+        The class the model should say.
+    likeness : Tensor or None
+        ``log L_s`` of every pair, ``(h*w, n*h*w)``.
+    settings : SearchSettings
+        How to search.
+    """
+
+    def __init__(
+        self, evaluator: SwapEvaluator, target: int, likeness: Tensor | None, settings: SearchSettings
+    ) -> None:
+        self.evaluator, self.target, self.likeness = evaluator, target, likeness
+        self.lam, self.objective, self.beam = settings.lam, settings.objective, settings.beam
+        self.screen = screen_size(evaluator, self.beam) if settings.screen == "auto" else settings.screen
+        self.shared = shared_size(evaluator) if settings.screen == "auto" else None
+        self.evaluations = 0
+
+    def run(self, candidates: Candidates, limit: int) -> tuple[Path, bool]:
+        """Return the best list of at most `limit` edits from the query on, and whether it flips the decision."""
+        paths = [Path((), 0.0, ())]
+        start = prepared = self.evaluator.start
+        for _ in range(limit):
+            state, i, j, likeness = self._proposals(prepared, paths, candidates)
+            if len(i) == 0:
+                break
+            scores, flips = self.evaluator.evaluate(prepared, state, i, j, self.target, flips=self.objective == "set")
+            self.evaluations += len(i)
+            ranks = scores + self.lam * likeness
+            flipping = flips.nonzero().flatten() if self.objective == "set" else flips.new_zeros(0, dtype=torch.long)
+            done = len(flipping) > 0
+            order = self._best(ranks, flipping if done else None)
+            kept = self._distinct(order, paths, state, i, j, 1 if done else self.beam)
+            prepared = self.evaluator.advance(prepared, state[kept], i[kept], j[kept])
+            paths = [
+                self._extend(paths[int(state[k])], int(i[k]), int(j[k]), prepared.logits[row], float(ranks[k]))
+                for row, k in enumerate(kept.tolist())
+            ]
+            for path in paths:
+                if path.steps[-1].predicted == self.target:
+                    return (self._ordered(path, start) if self.objective == "set" else path), True
+        return paths[0], False
+
+    def _ordered(self, path: Path, prepared: Prepared) -> Path:
+        """Return the same set of edits, each time the one that helps most first.
+
+        A set is reached in several orders whose ranks differ by rounding only; this makes the order mean something,
+        and the same on every machine. Where rounding also decides whether the set flips, it stays as it was found.
+        """
+        remaining, ordered = list(path.edits), Path((), 0.0, ())
+        while remaining:
+            i, j = torch.tensor(sorted(remaining), device=prepared.cells.device).unbind(1)
+            scores, _ = self.evaluator.evaluate(prepared, torch.zeros_like(i), i, j, self.target, flips=False)
+            self.evaluations += len(i)
+            ranks = scores
+            if (likeness := self._likeness(ordered)) is not None:
+                ranks = scores + self.lam * likeness[i, j]
+            best = int(self._best(ranks, None)[0])
+            pick = slice(best, best + 1)
+            prepared = self.evaluator.advance(prepared, torch.zeros_like(i[pick]), i[pick], j[pick])
+            edit = (int(i[best]), int(j[best]))
+            ordered = self._extend(ordered, *edit, prepared.logits[0], float(ranks[best]))
+            remaining.remove(edit)
+            if ordered.steps[-1].predicted == self.target:  # perhaps not all of them were needed
+                return ordered
+        return path
+
+    def _proposals(
+        self, prepared: Prepared, paths: list[Path], candidates: Candidates
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the candidates worth evaluating and the semantic part of their rank, in flat order per path."""
+        gains = None
+        if self.screen is not None:
+            gains = self.evaluator.gains(prepared, self.target, leads=self.objective == "set")
+        leads = lead(prepared.logits, self.target)
+        scores = prepared.logits.log_softmax(1)[:, self.target]
+        states, flats, likes, ranks, aheads = [], [], [], [], []
+        for number, path in enumerate(paths):
+            open_pairs = candidates.open(path.edits)
+            likeness = self._likeness(path)
+            if gains is not None and self.screen is not None:
+                gain, *forward = next(gains)
+                rank = scores[number] + (gain if likeness is None else gain + self.lam * likeness)
+                ahead = leads[number] + forward[0] if forward else None
+                flat = screened(rank, ahead, open_pairs, self.screen)
+                ranks.append(rank.flatten()[flat])
+                aheads += [] if ahead is None else [ahead.flatten()[flat]]
+            else:
+                flat = open_pairs.flatten().nonzero().flatten()
+            states.append(torch.full_like(flat, number))
+            flats.append(flat)
+            likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(flat).float())
+        state, flat, like = torch.cat(states), torch.cat(flats), torch.cat(likes)
+        if self.shared is not None and ranks and len(flat) > self.shared:
+            rank = torch.cat(ranks)
+            open_pairs = torch.ones_like(rank, dtype=torch.bool)
+            kept = screened(rank, torch.cat(aheads) if aheads else None, open_pairs, self.shared)
+            state, flat, like = state[kept], flat[kept], like[kept]
+        if self.objective == "set" and len(paths) > 1 and len(flat) > 0:
+            fresh = first_of_each_set([path.edits for path in paths], state, flat, candidates.shape)
+            state, flat, like = state[fresh], flat[fresh], like[fresh]
+        return state, flat // candidates.shape[1], flat % candidates.shape[1], like
+
+    def _likeness(self, path: Path) -> Tensor | None:
+        """Return the semantic part of the rank of every next edit, ``(h*w, n*h*w)``, not yet times lam."""
+        if self.likeness is None or self.objective == "paper":
+            return self.likeness
+        return (self.likeness + path.likeness) / (len(path.edits) + 1)
+
+    def _best(self, ranks: Tensor, among: Tensor | None) -> Tensor:
+        """Return candidate numbers, best first; equal ranks: lowest flat index first."""
+        if among is None:
+            return torch.sort(ranks, descending=True, stable=True).indices
+        return among[torch.sort(ranks[among], descending=True, stable=True).indices]
+
+    def _distinct(self, order: Tensor, paths: list[Path], state: Tensor, i: Tensor, j: Tensor, count: int) -> Tensor:
+        """Return the best `count` candidates that lead to different sets of edits."""
+        if len(paths) == 1 or self.objective == "set":  # they all do
+            return order[:count]
+        seen: set[frozenset[tuple[int, int]]] = set()
+        kept: list[int] = []
+        # The first few are nearly always enough; the whole order can have millions.
+        for k in (k for part in order.split(1024) for k in part.tolist()):
+            key = frozenset((*paths[int(state[k])].edits, (int(i[k]), int(j[k]))))
+            if key not in seen:
+                seen.add(key)
+                kept.append(k)
+            if len(kept) == count:
+                break
+        return torch.tensor(kept, device=order.device)
+
+    def _extend(self, path: Path, i: int, j: int, logits: Tensor, objective: float) -> Path:
+        likeness = 0.0 if self.likeness is None else float(self.likeness[i, j])
+        probability = float(logits.softmax(0)[self.target])
+        step = Step(probability, int(logits.argmax()), objective)
+        return Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
+
+
+def first_of_each_set(
+    paths: Sequence[tuple[tuple[int, int], ...]], state: Tensor, flat: Tensor, shape: tuple[int, int]
+) -> Tensor:
+    """Return a mask of the candidates that lead to a set of edits which no candidate of an earlier list leads to.
+
+    Two lists lead to the same set where they differ in one edit each and the other's is the candidate. Candidates are
+    in ascending order.
+    """
+    pairs = shape[0] * shape[1]
+    keys, fresh = state * pairs + flat, torch.ones_like(flat, dtype=torch.bool)
+    alike: dict[frozenset[tuple[int, int]], list[tuple[int, int]]] = {}
+    for number, edits in enumerate(paths):
+        for i, j in edits:
+            alike.setdefault(frozenset(edits) - {(i, j)}, []).append((number, i * shape[1] + j))
+    for group in alike.values():  # lists that differ in one edit, and that edit
+        lists, edit = torch.tensor(group, device=keys.device).unbind(1)
+        for k in range(1, len(group)):
+            mine, theirs = lists[k] * pairs + edit[:k], lists[:k] * pairs + edit[k]
+            places = [torch.searchsorted(keys, key).clamp(max=len(keys) - 1) for key in (mine, theirs)]
+            both = (keys[places[0]] == mine) & (keys[places[1]] == theirs)
+            fresh[places[0][both]] = False
+    return fresh

@@ -1,0 +1,95 @@
+"""The settings of a search: one frozen object, checked where it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from partswap.errors import SettingError, suggest
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+#: How a list of edits is ranked (see `beam`).
+Objective = Literal["set", "paper"]
+#: How many candidates are evaluated exactly per list of edits; None is all of them.
+Screen = int | Literal["auto"] | None
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How to search.
+
+    Attributes
+    ----------
+    lam, tau : float
+        Weight and temperature of the semantic term.
+    objective : {"set", "paper"}
+        How edits are ranked (see `partswap.search.beam`).
+    keep : float or None
+        The paper's prefilter: the fraction of all pairs, by cosine, that is considered. None or 1.0: all.
+    screen : int, "auto" or None
+        How many candidates are evaluated exactly per list of edits, best first-order estimate first. None: all.
+    beam : int
+        How many lists of edits are followed at once; 1 is greedy.
+    max_edits : int or None
+        Give up after so many; by default ``h*w``.
+    memory_mb : float
+        Memory the evaluation of candidates may use.
+    """
+
+    lam: float = 0.4
+    tau: float = 0.1
+    objective: Objective = "set"
+    keep: float | None = None
+    screen: Screen = "auto"
+    beam: int = 8
+    max_edits: int | None = None
+    memory_mb: float = 1024
+
+    def __post_init__(self) -> None:
+        for name in ("lam", "tau", "memory_mb", *(["keep"] if self.keep is not None else [])):
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, float(value))
+            except (TypeError, ValueError) as error:
+                raise SettingError(f"{name} is {value!r}.", "Give a number.") from error
+        rules = {
+            "lam": (self.lam >= 0 and isfinite(self.lam), "Use 0 (no semantic term) or more."),
+            "tau": (self.tau > 0 and isfinite(self.tau), "Use a temperature above 0, such as 0.1."),
+            "objective": (self.objective in ("paper", "set"), "Use 'set' or 'paper'."),
+            "keep": (self.keep is None or 0 < self.keep <= 1, "Use a fraction above 0 and at most 1, or None."),
+            "screen": (
+                self.screen in (None, "auto") or _is_count(self.screen),
+                "Use 'auto', a number of candidates, or None for all.",
+            ),
+            "beam": (_is_count(self.beam), "Use 1 (greedy) or more."),
+            "max_edits": (self.max_edits is None or _is_count(self.max_edits), "Use 1 or more, or None."),
+            "memory_mb": (self.memory_mb > 0 and isfinite(self.memory_mb), "Use a number of megabytes above 0."),
+        }
+        for name, (fine, fix) in rules.items():
+            if not fine:
+                raise SettingError(f"{name} is {getattr(self, name)!r}.", fix)
+
+    def record(self) -> dict[str, Any]:
+        """Return what a counterfactual tells of its search as plain values; memory is a means only."""
+        return {f.name: getattr(self, f.name) for f in fields(SearchSettings) if f.name != "memory_mb"}
+
+
+S = TypeVar("S", bound="DataclassInstance")
+
+
+def changed(settings: S, **changes: Any) -> S:
+    """Return settings with some of them changed; an unknown name raises an error that suggests the nearest."""
+    known = [f.name for f in fields(settings) if f.init]
+    for name in changes:
+        if name not in known:
+            raise SettingError(
+                f"there is no setting {name!r}.", f"{suggest(name, known)} Settings: {', '.join(known)}.".strip()
+            )
+    return replace(settings, **changes)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
