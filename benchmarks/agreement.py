@@ -37,7 +37,7 @@ class Bench:
 
     def __init__(self, birds: Birds, head: nn.Module, queries: int) -> None:
         self.birds = birds
-        logits, labels = logits_of(head, birds.test), birds.test.data.labels()
+        logits, labels = logits_of(head, birds.test), birds.facts.data.labels()
         self.accuracy = float((logits.argmax(1).numpy() == labels).mean())
         self.plan = HeadPlan(head, GridShape(7, 7))
         self.tasks = plan_tasks(logits, labels, distractors=20).first(queries).tasks

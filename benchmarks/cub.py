@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from partswap import Explainer, load_auxiliary, load_model
-from partswap.data.base import open_dataset
-from partswap.features import Encodings, encode_dataset
+from partswap.data.base import Dataset, open_dataset
+from partswap.features import Encoded, encode_dataset
 from partswap.images import Preprocess
 from partswap.models.precision import fast_precision
 from partswap.progress import bars
@@ -26,13 +26,14 @@ PREPROCESS = Preprocess(224, 224)
 class Birds:
     """Photographs of some classes, with features; the logits of the encodings are those of an untrained head."""
 
-    train: Encodings
-    test: Encodings
+    train: Encoded
+    test: Encoded
+    train_data: Dataset
     facts: Facts  # of the test split
 
     @property
     def classes(self) -> int:
-        return len(self.train.data.classes)
+        return len(self.train_data.classes)
 
 
 def load_birds(cub: Path, weights: Path, cache: Path) -> Birds:
@@ -46,11 +47,11 @@ def load_birds(cub: Path, weights: Path, cache: Path) -> Birds:
         ),
         preprocess=PREPROCESS,
     )
+    data = [open_dataset("cub", cub, split) for split in ("train", "test")]
     train, test = (
-        encode_dataset(open_dataset("cub", cub, split), explainer, cache=cache, precision=fast_precision(), track=bars)
-        for split in ("train", "test")
+        encode_dataset(each, explainer, cache=cache, precision=fast_precision(), track=bars) for each in data
     )
-    return Birds(train, test, Facts(test.data, PREPROCESS, explainer.cut.grid))
+    return Birds(train, test, data[0], Facts(data[1], PREPROCESS, explainer.cut.grid))
 
 
 def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) -> nn.Module:
@@ -64,7 +65,7 @@ def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) ->
     if path.exists():
         head.load_state_dict(load_file(path))
         return head.eval()
-    grids, labels = _tensor(birds.train.grids), torch.from_numpy(birds.train.data.labels())
+    grids, labels = birds.train.grids, torch.from_numpy(birds.train_data.labels())
     optimiser = torch.optim.AdamW(head.parameters(), lr=3e-4, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [int(epochs * 0.7), int(epochs * 0.9)], 0.1)
     for _ in track(range(epochs), description=f"head {hidden}"):
@@ -81,11 +82,7 @@ def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) ->
     return head.eval()
 
 
-def logits_of(head: nn.Module, encodings: Encodings) -> Tensor:
+def logits_of(head: nn.Module, encoded: Encoded) -> Tensor:
     """Return what a head says of all images."""
     with torch.inference_mode():
-        return torch.cat([head(x.float()) for x in _tensor(encodings.grids).split(64)])
-
-
-def _tensor(array: object) -> Tensor:
-    return torch.from_numpy(array[:].copy())  # type: ignore[index]
+        return torch.cat([head(x.float()) for x in encoded.grids.split(64)])

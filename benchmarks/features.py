@@ -17,6 +17,7 @@ from partswap.data.sets.aviary import Aviary
 from partswap.data.sets.folder import Folder
 from partswap.explainer import Explainer
 from partswap.features import BATCH, classifier_features
+from partswap.grid import Grids
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.zoo import load_model
 

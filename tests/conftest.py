@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import torch
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 # Tests run many tiny operations, for which a second thread only waits; on a busy machine it waits very long.
 torch.set_num_threads(1)
+# A test never asserts a time: a first example that imports something would fail on a busy machine.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

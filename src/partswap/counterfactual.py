@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from partswap._version import __version__
 from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError
@@ -19,6 +20,7 @@ from partswap.grid import GridShape
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
+    from pydantic import TypeAdapter
     from torch import Tensor
 
 SCHEMA = "partswap.counterfactual"
@@ -320,20 +322,11 @@ class Counterfactual:
             )
         fields = {k: v for k, v in data.items() if k not in ("schema", "version")}
         try:
-            _check_types(fields)
-            return cls(
-                **{
-                    **fields,
-                    "grid": GridShape(*fields["grid"]),
-                    "edits": tuple(Edit(**e) for e in fields["edits"]),
-                    "before": Step(**fields["before"]),
-                    "trace": tuple(Step(**s) for s in fields["trace"]),
-                }
-            )
-        except (KeyError, TypeError, AttributeError, SettingError) as error:
+            return cls(**{name: _stored(name).validate_json(json.dumps(v), strict=True) for name, v in fields.items()})
+        except (KeyError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).splitlines()[:3])
             raise FileFormatError(
-                f"{where} is damaged ({error}).",
-                "Make it again; a counterfactual file has all fields or none.",
+                f"{where} is damaged ({reason}).", "Make it again; a counterfactual file has all fields or none."
             ) from error
 
     def save(self, path: str | Path) -> Path:
@@ -361,18 +354,9 @@ class Counterfactual:
         return cls.from_dict(data, where=str(path))
 
 
-def _check_types(fields: dict[str, Any]) -> None:
-    """Raise TypeError for a value of the wrong type; missing and unknown fields are found by the constructor."""
-    numbers: list[tuple[str, Any, type | tuple[type, ...]]] = [
-        (name, fields.get(name, 0), int) for name in ("query_class", "target", "distractors", "evaluations")
-    ]
-    numbers += [("grid", side, int) for side in fields["grid"]]
-    numbers += [(f"edits.{k}", v, int) for edit in fields["edits"] for k, v in edit.items()]
-    for moment in (fields["before"], *fields["trace"]):
-        numbers += [("probability", moment["probability"], (int, float)), ("predicted", moment["predicted"], int)]
-    for name, value, kind in numbers:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}")
-    for name in ("settings", "source"):
-        if not isinstance(fields.get(name, {}), dict):
-            raise TypeError(f"{name} is not an object")
+@cache
+def _stored(name: str) -> TypeAdapter[Any]:
+    """Return what reads a stored field of a counterfactual, and refuses values of another type."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(get_type_hints(Counterfactual)[name])

@@ -22,6 +22,9 @@ from partswap.search import METHODS, Method
 from partswap.search.problem import CellParts, Problem, class_index
 from partswap.search.settings import changed
 
+#: What may be given as an auxiliary.
+AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
+
 
 class Explainer:
     """Explains a classifier by counterfactual.
@@ -60,7 +63,7 @@ class Explainer:
         model: nn.Module,
         layer: str | None = None,
         *,
-        auxiliary: str | AuxiliaryChoice | Auxiliary | nn.Module | None = None,
+        auxiliary: AuxiliaryLike = None,
         method: str | Method = "partswap",
         preprocess: Preprocess | None = None,
         class_names: Sequence[str] | None = None,
@@ -197,9 +200,7 @@ class Explainer:
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
-    def _auxiliary(
-        self, auxiliary: str | AuxiliaryChoice | Auxiliary | nn.Module | None, model: nn.Module
-    ) -> Auxiliary | None:
+    def _auxiliary(self, auxiliary: AuxiliaryLike, model: nn.Module) -> Auxiliary | None:
         if isinstance(auxiliary, str):
             auxiliary = AuxiliaryChoice.parse(auxiliary)
         if isinstance(auxiliary, AuxiliaryChoice):

@@ -131,8 +131,8 @@ def test_explanations_without_edits_are_not_lost(tmp_path):
     records.write_table(records.timings_table(5, tasks, found), tmp_path / "timings.parquet")
     table = records.read_table(tmp_path / "edits.parquet")
     assert table["step"].to_pylist() == [0, 1, 2, 0]
-    read = records.counterfactuals_of(table, [f"class {k}" for k in range(6)])
-    read = records.with_seconds(read, records.read_table(tmp_path / "timings.parquet"))
+    timings = records.read_table(tmp_path / "timings.parquet")
+    read = records.counterfactuals_of(table, [f"class {k}" for k in range(6)], timings)
     assert list(read) == [5, 6, 7]
     assert [cf for _, cf in read.values()] == found
     assert [task for task, _ in read.values()] == tasks

@@ -24,7 +24,6 @@ from partswap.runs.records import (
     read_table,
     temporary_of,
     timings_table,
-    with_seconds,
     write_table,
 )
 from partswap.runs.tasks import Task
@@ -83,14 +82,15 @@ class Run:
         for shard in self.shards():
             if shard.method != method or not self.path(shard).exists():
                 continue
-            part = counterfactuals_of(read_table(self.path(shard)), self.record["classes"])
+            times = self.path(shard, "timings")
+            timings = read_table(times) if times.exists() else None
+            part = counterfactuals_of(read_table(self.path(shard)), self.record["classes"], timings)
             if list(part) != list(range(shard.start, shard.stop)):
                 raise FileFormatError(
                     f"{self.path(shard)} does not hold the tasks {shard.start} to {shard.stop - 1}.",
                     "Delete it and run again: it is made anew.",
                 )
-            times = self.path(shard, "timings")
-            found.update(with_seconds(part, read_table(times)) if times.exists() else part)
+            found.update(part)
         return found
 
     def counterfactuals(self, method: str) -> list[Counterfactual]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +101,10 @@ def timings_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfact
     return pa.Table.from_pylist(rows, TIMINGS)
 
 
-def counterfactuals_of(table: pa.Table, class_names: Sequence[str]) -> dict[int, tuple[Task, Counterfactual]]:
-    """Return the explanations that `edits_table` wrote, by number of the task."""
+def counterfactuals_of(
+    table: pa.Table, class_names: Sequence[str], timings: pa.Table | None = None
+) -> dict[int, tuple[Task, Counterfactual]]:
+    """Return the explanations that `edits_table` wrote, by number of the task; `timings` tells their seconds."""
     about = json.loads((table.schema.metadata or {}).get(b"partswap", b"{}"))
     if about.get("version") != SCHEMA_VERSION:
         raise FileFormatError(
@@ -113,11 +114,12 @@ def counterfactuals_of(table: pa.Table, class_names: Sequence[str]) -> dict[int,
     by_task: dict[int, list[dict[str, Any]]] = {}
     for row in table.to_pylist():
         by_task.setdefault(row["task"], []).append(row)
-    return {number: _explanation(rows, about, class_names) for number, rows in by_task.items()}
+    seconds = {} if timings is None else dict(zip(*(timings[c].to_pylist() for c in ("task", "seconds")), strict=True))
+    return {n: _explanation(rows, about, class_names, seconds.get(n, 0.0)) for n, rows in by_task.items()}
 
 
 def _explanation(
-    rows: list[dict[str, Any]], about: Mapping[str, Any], class_names: Sequence[str]
+    rows: list[dict[str, Any]], about: Mapping[str, Any], class_names: Sequence[str], seconds: float
 ) -> tuple[Task, Counterfactual]:
     first, grid = rows[0], GridShape(*about["grid"])
     rows = sorted((row for row in rows if row["step"]), key=lambda row: int(row["step"]))
@@ -145,17 +147,9 @@ def _explanation(
         query_class=first["query_class"], target=first["target"], grid=grid, distractors=len(donors),
         edits=tuple(edits), before=Step(first["before"], first["query_class"]), trace=tuple(trace),
         flipped=first["flipped"], method=about["method"], settings=manner["settings"], source=source,
-        evaluations=first["evaluations"],
+        evaluations=first["evaluations"], seconds=seconds,
     )  # fmt: skip
     return Task(first["query"], first["target"], tuple(donors)), found
-
-
-def with_seconds(
-    found: Mapping[int, tuple[Task, Counterfactual]], timings: pa.Table
-) -> dict[int, tuple[Task, Counterfactual]]:
-    """Return explanations with how long each took."""
-    known = dict(zip(timings["task"].to_pylist(), timings["seconds"].to_pylist(), strict=True))
-    return {n: (task, replace(cf, seconds=known.get(n, 0.0))) for n, (task, cf) in found.items()}
 
 
 def write_table(table: pa.Table, path: Path) -> None:
