@@ -18,41 +18,36 @@ if TYPE_CHECKING:
     from partswap.data import DATASETS, on_canvas, open_dataset
     from partswap.errors import PartswapError
     from partswap.explainer import Explainer
-    from partswap.grid import GridShape
+    from partswap.grid import Grids, GridShape
     from partswap.heads import HeadPlan
     from partswap.images import Preprocess
     from partswap.metrics import METRICS
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary, load_auxiliary
     from partswap.models.checkpoints import load_classifier
     from partswap.models.zoo import load_model
-    from partswap.search import METHODS, find_counterfactual, find_counterfactuals
+    from partswap.search import METHODS, SearchSettings, find_counterfactual, find_counterfactuals
 
+#: Where each public name lives.
 _HOMES = {
-    "AUXILIARIES": "partswap.models.auxiliaries",
-    "Auxiliary": "partswap.models.auxiliaries",
-    "Counterfactual": "partswap.counterfactual",
-    "DATASETS": "partswap.data",
-    "Edit": "partswap.counterfactual",
-    "Explainer": "partswap.explainer",
-    "GridShape": "partswap.grid",
-    "METHODS": "partswap.search",
-    "METRICS": "partswap.metrics",
-    "PartswapError": "partswap.errors",
-    "Preprocess": "partswap.images",
-    "Cut": "partswap.cut.network",
-    "Step": "partswap.counterfactual",
-    "aviary": "partswap.aviary",
-    "default_layer": "partswap.cut.layers",
-    "HeadPlan": "partswap.heads",
-    "find_counterfactual": "partswap.search",
-    "find_counterfactuals": "partswap.search",
-    "list_layers": "partswap.cut.layers",
-    "load_auxiliary": "partswap.models.auxiliaries",
-    "load_classifier": "partswap.models.checkpoints",
-    "load_model": "partswap.models.zoo",
-    "on_canvas": "partswap.data",
-    "open_dataset": "partswap.data",
-    "cut_network": "partswap.cut.network",
+    name: f"partswap.{home}"
+    for home, names in {
+        "aviary": ("aviary",),
+        "counterfactual": ("Counterfactual", "Edit", "Step"),
+        "cut.layers": ("default_layer", "list_layers"),
+        "cut.network": ("Cut", "cut_network"),
+        "data": ("DATASETS", "on_canvas", "open_dataset"),
+        "errors": ("PartswapError",),
+        "explainer": ("Explainer",),
+        "grid": ("Grids", "GridShape"),
+        "heads": ("HeadPlan",),
+        "images": ("Preprocess",),
+        "metrics": ("METRICS",),
+        "models.auxiliaries": ("AUXILIARIES", "Auxiliary", "load_auxiliary"),
+        "models.checkpoints": ("load_classifier",),
+        "models.zoo": ("load_model",),
+        "search": ("METHODS", "SearchSettings", "find_counterfactual", "find_counterfactuals"),
+    }.items()
+    for name in names
 }
 
 __all__ = [
@@ -66,9 +61,11 @@ __all__ = [
     "Edit",
     "Explainer",
     "GridShape",
+    "Grids",
     "HeadPlan",
     "PartswapError",
     "Preprocess",
+    "SearchSettings",
     "Step",
     "__version__",
     "aviary",
