@@ -16,7 +16,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, cast
@@ -212,17 +212,22 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
 
 @contextmanager
 def _hidden_folder(into: Path) -> Iterator[Path]:
-    """Make a folder in `into` that goes in the end, and remove those of processes that were killed."""
-    with ExitStack() as held:
-        with locked(into, wait=True):  # nobody takes a folder for left behind that is only just being made
-            for left in into.glob(f"{HIDDEN}*"):
-                with suppress(FileNotFoundError), locked(left, wait=False) as abandoned:
-                    if abandoned:
-                        shutil.rmtree(left, ignore_errors=True)
-            hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
-            held.enter_context(locked(hidden, wait=False))
+    """Make a folder in a hidden one in `into` that goes in the end; remove the hidden ones of killed processes."""
+    for left in into.glob(f"{HIDDEN}*"):
+        with locked(left, wait=False) as abandoned:
+            if abandoned:
+                shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):
+            left.rmdir()  # Windows removes no file that is locked, so nor its folder
+    while True:
+        hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
         try:
-            yield hidden
+            with locked(hidden, wait=False) as ours:
+                if ours is not False:  # else somebody took it for left behind before it was locked
+                    content = hidden / "content"
+                    content.mkdir(parents=True)
+                    yield content
+                    return
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
 
