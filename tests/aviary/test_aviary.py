@@ -7,6 +7,7 @@ from partswap import aviary
 from partswap.aviary.sheet import contact_sheet
 from partswap.data.sets.aviary import Aviary
 from partswap.errors import ClassIndexError, SettingError
+from partswap.sides import merge_sides
 
 SPECIES = aviary.all_species()
 
@@ -62,7 +63,7 @@ def test_visible_keypoints_lie_on_or_at_their_part():
         for name, (x, y, visible) in bird.keypoints.items():
             if not visible:
                 continue
-            mask = bird.part_mask(aviary.merge_sides(name))
+            mask = bird.part_mask(merge_sides(name))
             window = mask[max(int(y) - 7, 0) : int(y) + 8, max(int(x) - 7, 0) : int(x) + 8]
             near += window.any()
             total += 1

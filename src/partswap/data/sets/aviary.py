@@ -12,6 +12,7 @@ from PIL.Image import Image
 from partswap import aviary
 from partswap.data.base import DATASETS, Dataset, Sample, check_split, digest
 from partswap.errors import SettingError
+from partswap.sides import merge_sides as merge
 
 #: Each split has its own stream of random numbers, so no image is in two of them.
 SPLITS = {"train": 0, "test": 1, "unlabelled": 2}
@@ -70,7 +71,7 @@ class Aviary(Dataset):
         keypoints: dict[str, list[tuple[float, float]]] = {}
         for name, (x, y, visible) in bird.keypoints.items():
             if visible:
-                keypoints.setdefault(aviary.merge_sides(name) if self.merge_sides else name, []).append((x, y))
+                keypoints.setdefault(merge(name) if self.merge_sides else name, []).append((x, y))
         return Sample(
             name=self.image_name(index),
             image=bird.image,
