@@ -5,7 +5,7 @@ import pytest
 
 from partswap import aviary
 from partswap.aviary.sheet import contact_sheet
-from partswap.data.sets.aviary import Aviary
+from partswap.data.sets.aviary import Aviary, bare_code
 from partswap.errors import ClassIndexError, SettingError
 from partswap.sides import merge_sides
 
@@ -141,3 +141,17 @@ def test_bad_input_is_named():
         Aviary(per_class=0)
     with pytest.raises(IndexError, match="there is no image 40"):
         Aviary(per_class=1)[40]
+
+
+def test_the_key_of_code_is_what_the_code_does():
+    source = '''"""A bird."""
+from math import pi
+def wing(span):
+    """Draw it."""
+    import os  # not needed
+    return span * 2
+'''
+    assert bare_code(source) == bare_code("import math\n\ndef wing(span):\n    return (span*2) # larger\n")
+    assert bare_code(source) != bare_code(source.replace("2", "3"))
+    assert bare_code(source) != bare_code(source.replace("return", "print('wing'); return"))
+    assert bare_code('x = "text"') != bare_code('x = "other"')
