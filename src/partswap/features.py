@@ -206,7 +206,7 @@ def classifier_features(
         "features": model_fingerprint(cut.features),
         "head": model_fingerprint(cut.head),
         "layer": cut.layer,
-        "preprocess": repr(encoder.preprocess),
+        "preprocess": encoder.preprocess.key(),
         "precision": precision,
         "batch": batch,
     }
@@ -241,7 +241,7 @@ def auxiliary_features(
         "data": data.fingerprint(),
         "split": data.split,
         "auxiliary": model_fingerprint(auxiliary.model),
-        "preprocess": repr((preprocess, auxiliary.preprocess)),
+        "preprocess": [preprocess.key(), auxiliary.preprocess.key()],
         "grid": list(grid),
         "precision": precision,
         "batch": batch,

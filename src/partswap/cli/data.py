@@ -28,14 +28,13 @@ Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has n
 def list_() -> None:
     """List the data sets."""
     from partswap.data import DATASETS
-    from partswap.data.care.archives import OFFICIAL
 
     table = Table("name", "splits", "from", "get", "what")
     for name in DATASETS:
         kind = DATASETS.get(name)
         what = (kind.__doc__ or "").strip().partition("\n")[0]
         source = "a folder" if kind.needs_path else "nothing"
-        table.add_row(name, ", ".join(kind.splits), source, "yes" if name in OFFICIAL else "", what)
+        table.add_row(name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what)
     console.print(table)
 
 
