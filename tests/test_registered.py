@@ -15,7 +15,8 @@ from partswap.errors import SettingError
 from partswap.images import Preprocess
 from partswap.metrics import EditMetric, Evidence, Metric
 from partswap.models import shipped
-from partswap.models.parts import Detector, PartsDetector, save_detector
+from partswap.models.checkpoints import save_trained
+from partswap.models.parts import Detector, PartsDetector
 from partswap.models.zoo import load_model
 from partswap.search import Method
 from published_files import FILES, write
@@ -106,8 +107,8 @@ def test_an_auxiliary_gives_finite_grids(name, tmp_path):
         options["weights"] = write(name, tmp_path)[0]
     elif name == "parts":
         detector = PartsDetector(load_model("timm:test_resnet"), "layer2", 2, size=160)
-        options["weights"] = save_detector(
-            Detector(detector, "timm:test_resnet", "layer2", "ab", Preprocess(160)), tmp_path
+        options["weights"] = save_trained(
+            Detector(detector, "timm:test_resnet", "layer2", ["a", "b"], Preprocess(160)), tmp_path
         )
     elif name == "classifier":
         options = {"classifier": shipped.load("vgg"), "preprocess": shipped.PREPROCESS}

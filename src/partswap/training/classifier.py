@@ -20,7 +20,7 @@ from partswap.data.base import Dataset
 from partswap.data.subset import held_out
 from partswap.errors import SettingError
 from partswap.images import Preprocess
-from partswap.models.checkpoints import Classifier, load_classifier, save_classifier
+from partswap.models.checkpoints import Classifier, load_classifier, save_trained
 from partswap.models.precision import autocast, default_device, device_of
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.weights import start_from
@@ -135,7 +135,7 @@ def train_classifier(
     }
     classifier = Classifier(session.model, plan.architecture, list(train.classes), session.preprocess, record)
     if accelerator is None or accelerator.is_main_process:
-        save_classifier(classifier, out)
+        save_trained(classifier, out)
         clean_up(out)
     console.print(f"{plan.architecture}: {accuracy:.1%} of {len(test)} test images right, saved {out}", highlight=False)
     return classifier

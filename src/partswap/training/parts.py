@@ -23,7 +23,8 @@ from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
-from partswap.models.parts import Detector, PartsDetector, load_detector, save_detector
+from partswap.models.checkpoints import save_trained
+from partswap.models.parts import Detector, PartsDetector, load_detector
 from partswap.models.precision import autocast, default_device, device_of
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
@@ -90,7 +91,7 @@ def train_parts(
         "history": history,
     }
     detector = Detector(model.eval(), plan.architecture, layer, list(train.parts), preprocess, record)
-    save_detector(detector, out)
+    save_trained(detector, out)
     clean_up(out)
     console.print(f"parts detector: mean AP {100 * mean:.1f} on {len(test)} test images, saved {out}", highlight=False)
     return detector
