@@ -20,14 +20,14 @@ RECORD = {"accuracy": 0.5}
 def classifier():
     torch.manual_seed(0)
     return Classifier(
-        load_model("timm:test_resnet", classes=3), "timm:test_resnet", ["a", "b", "c"], PREPROCESS, RECORD
+        load_model("timm:test_resnet", classes=3), "timm:test_resnet", ["a", "b", "c"], PREPROCESS, record=RECORD
     )
 
 
 def detector():
     torch.manual_seed(0)
     model = PartsDetector(load_model("timm:test_resnet"), "layer2", 2, size=96).eval()
-    return Detector(model, "timm:test_resnet", "layer2", ["beak", "tail"], PREPROCESS, RECORD)
+    return Detector(model, "timm:test_resnet", "layer2", ["beak", "tail"], PREPROCESS, record=RECORD)
 
 
 KINDS = {

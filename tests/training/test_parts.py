@@ -26,9 +26,9 @@ from partswap.models.zoo import load_model
 from partswap.runs.workbench import AuxiliaryChoice, open_classifier, open_workbench
 from partswap.studies.clustering import cluster_parts, directions, draw_clusters, name_clusters
 from partswap.studies.tune import Point, knee, pareto, tune
-from partswap.training.classifier import Plan
 from partswap.training.loop import Recipe
 from partswap.training.parts import average_precisions, cell_loss, mirrored_targets, part_targets, train_parts
+from partswap.training.plan import Plan
 
 GRID = GridShape(2, 2)
 

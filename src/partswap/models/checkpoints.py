@@ -29,11 +29,14 @@ class Trained(ABC):
         In eval mode.
     architecture : str
         Its name in the zoo, or that of its backbone.
+    record : dict
+        How it was trained and how good it is.
     """
 
     kind: ClassVar[str]  # what it is, for files and messages
     model: nn.Module
     architecture: str
+    record: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @staticmethod
     @abstractmethod
@@ -51,14 +54,11 @@ class Classifier(Trained):
         Names, in the order of the logits.
     preprocess : Preprocess
         What it wants its images to be like.
-    record : dict
-        How it was trained and how good it is.
     """
 
     kind = "classifier"
     classes: Sequence[str]
     preprocess: Preprocess
-    record: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def build(about: Mapping[str, Any]) -> nn.Module:

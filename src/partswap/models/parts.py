@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,6 @@ class Detector(Trained):
         Names, in the order of the logits.
     preprocess : Preprocess
         What it wants its images to be like.
-    record : dict
-        How it was trained and how good it is.
     """
 
     kind = "parts detector"
@@ -67,7 +65,6 @@ class Detector(Trained):
     layer: str
     parts: Sequence[str]
     preprocess: Preprocess
-    record: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def build(about: Mapping[str, Any]) -> PartsDetector:
