@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Session(ABC):
         norms = [m for m in self.part.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         history = fit(
             self.part,
-            lambda epoch, first: self.batches(data, epoch, first),
+            partial(self.batches, data),
             math.ceil(len(data) / recipe.batch),
             recipe,
             out,
