@@ -1,6 +1,8 @@
 """Metrics on a case worked out by hand."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from partswap import METRICS, Counterfactual, Edit, GridShape, Step
 from partswap.data import CellFacts, Sample, cell_facts
 from partswap.errors import SettingError
 from partswap.metrics import Evidence, score_all
+from partswap.metrics.base import all_known
 from partswap.metrics.bootstrap import interval, resampled
 
 GRID = GridShape(1, 3)
@@ -130,3 +133,29 @@ def test_intervals_are_repeatable_optional_and_need_two_explanations():
     assert METRICS.get("near_kp")().show(0.5, (0.25, 0.75)) == "50.0 [25.0, 75.0]"
     with pytest.raises(SettingError, match="resamples is 0"):
         resampled([1, 2], resamples=0)
+
+
+def test_an_explanation_is_left_out_if_one_image_of_it_is_not_annotated():
+    bare = facts([()] * 3, [()] * 3, [False] * 3)
+    bare = replace(bare, keypoints=None)
+    both = counterfactual((0, 0), (1, 4))
+    assert score_all([(both, Evidence(QUERY, [FIRST, bare]))], ["near_kp", "part_iou"])["near_kp"].all is None
+    scores = score_all([(both, Evidence(QUERY, [FIRST, bare])), (both, Evidence(QUERY, [FIRST, SECOND]))])
+    assert (scores["near_kp"].count, scores["foreground"].count, scores["part_iou"].count) == (2, 4, 1)
+    assert (all_known([]), all_known([0.0, 1.0]), all_known([0.0, None])) == ([], [0.0, 1.0], None)
+
+
+@pytest.mark.parametrize("name", METRICS.names())
+def test_what_an_explanation_costs_is_better_when_it_is_lower(name):
+    assert METRICS.get(name).lower_is_better == (name in {"edits", "evaluations", "seconds"})
+
+
+def test_the_metric_that_contributing_shows_is_a_whole_one(monkeypatch):
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (code,) = re.findall(r"A whole metric:\n\n```python\n(.*?)```", text, re.S)
+    registered = {}
+    monkeypatch.setattr(METRICS, "register", lambda name: lambda made: registered.setdefault(name, made))
+    exec(code, {"__name__": "tails"})
+    evidence = Evidence(QUERY, [FIRST, SECOND])
+    score = registered["tails_only"]().compute([(counterfactual((0, 0), (1, 1)), evidence)])
+    assert (score.single, score.all) == (0, 0.5)

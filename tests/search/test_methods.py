@@ -208,10 +208,8 @@ def test_a_run_over_a_data_set_tells_the_method_the_parts(tmp_path):
     told = list(explain_tasks(bench.explainer, bench.encodings, tasks, method, facts=bench.facts))
     assert sum(len(cf) for _, cf in told) > 0
     for task, cf in told:
-        evidence = bench.facts.evidence(task)
-        for edit in cf.edits:
-            query, i, distractor, j = evidence.cells(edit, cf.grid)
-            assert query.keypoints[i] & distractor.keypoints[j]
+        for swap in bench.facts.evidence(task).swaps(cf):
+            assert frozenset.intersection(*swap.keypoints)
     with pytest.raises(SettingError, match="must be told"):
         next(explain_tasks(bench.explainer, bench.encodings, tasks, method))
     centroids = fit_centroids(bench.encodings.aux, 15)

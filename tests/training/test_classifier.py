@@ -22,8 +22,9 @@ from partswap.data.subset import Subset, held_out
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
 from partswap.models.checkpoints import load_classifier
 from partswap.models.zoo import load_model
-from partswap.training.classifier import LEARNING_RATES, Plan, start_pooled, train_classifier
+from partswap.training.classifier import LEARNING_RATES, start_pooled, train_classifier
 from partswap.training.loop import Recipe, at_lr, fit, search_lr, shuffled
+from partswap.training.plan import Plan
 
 RECIPE = Recipe(epochs=3, batch=8, lr=0.05)
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
@@ -248,7 +249,7 @@ def test_a_searched_learning_rate_is_kept(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("partswap.training.classifier.search_lr", lambda *args, **options: 1e-3)
-        patch.setattr("partswap.training.classifier.epoch_line", lambda console: after_an_epoch)
+        patch.setattr("partswap.training.session.epoch_line", lambda console: after_an_epoch)
         with pytest.raises(StopError):
             train_classifier(*few, plan, recipe, tmp_path / "out", **where)
     # Nothing is searched again: the other rates would have been tried.
@@ -376,9 +377,10 @@ torch.set_num_threads(1)
 from pathlib import Path
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
-from partswap.training.classifier import Plan, train_classifier
+from partswap.training.classifier import train_classifier
 from partswap.training.devices import launch
 from partswap.training.loop import Recipe
+from partswap.training.plan import Plan
 sets = Subset(Aviary("train", per_class=1), range(17)), Subset(Aviary("test", per_class=1), range(4))
 root = Path({str(tmp_path)!r})
 plan, recipe = Plan("timm:test_resnet", None, "layer3", views=1), Recipe(epochs=2, batch=8, lr=0.2)

@@ -9,9 +9,9 @@ from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
 from partswap.images import Preprocess
 from partswap.models.zoo import load_model
-from partswap.training.classifier import cut_for_training
 from partswap.training.feed import Feed, Views
 from partswap.training.parts import part_targets
+from partswap.training.plan import cut_for_training
 
 DATA = Subset(Aviary("train", per_class=1), range(10))
 PREPROCESS = Preprocess(96, 112)

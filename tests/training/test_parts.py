@@ -28,9 +28,9 @@ from partswap.runs.workbench import open_workbench
 from partswap.search.clusters import directions
 from partswap.studies.clustering import cluster_parts, draw_clusters, name_clusters
 from partswap.studies.tune import Point, knee, pareto, tune
-from partswap.training.classifier import Plan
 from partswap.training.loop import Recipe
 from partswap.training.parts import average_precisions, cell_loss, mirrored_targets, part_targets, train_parts
+from partswap.training.plan import Plan
 
 GRID = GridShape(2, 2)
 

@@ -33,9 +33,6 @@ p.truth b { color: #1d2430; font-weight: 600; }
 footer { color: #98a2b3; font-size: 13px; }
 """
 
-#: Metrics for which less is better.
-LOWER = {"edits", "evaluations", "seconds"}
-
 
 def write_report(
     path: Path,
@@ -83,7 +80,7 @@ def _table(scores: Mapping[str, Mapping[str, Score]], columns: Sequence[tuple[st
         head.append(f"<th>{html.escape(metric.title)}{f', {which}' if metric.single else ''}</th>")
         values = [getattr(found[name], which) for found in scores.values()]
         known = [v for v in values if v is not None]
-        best = (min(known) if name in LOWER else max(known)) if len(known) > 1 else None
+        best = (min if metric.lower_is_better else max)(known) if len(known) > 1 else None
         for row, value in zip(rows, values, strict=True):
             mark = ' class="best"' if best is not None and value == best else ""
             row.append(f"<td{mark}>{metric.show(value)}</td>")

@@ -203,6 +203,7 @@ def aviary_train(
     epochs: Annotated[int | None, typer.Option(help="Passes over them; the default made the shipped weights.")] = None,
 ) -> None:
     """Train one of the small networks that ship with the package."""
+    from partswap.progress import bars
     from partswap.training.aviary import train
 
-    train(which, out or Path(f"aviary_{which}.safetensors"), per_class=per_class, epochs=epochs)
+    train(which, out or Path(f"aviary_{which}.safetensors"), per_class=per_class, epochs=epochs, track=bars)

@@ -60,8 +60,9 @@ def classifier(
     """Fine-tune a classifier; a killed run goes on with the same command."""
     from partswap.data.base import open_dataset
     from partswap.progress import bars
-    from partswap.training.classifier import Plan, train_classifier
+    from partswap.training.classifier import train_classifier
     from partswap.training.devices import launch
+    from partswap.training.plan import Plan
 
     common.use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
@@ -113,8 +114,8 @@ def parts(
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
     from partswap.data.base import open_dataset
     from partswap.progress import bars
-    from partswap.training.classifier import Plan
     from partswap.training.parts import train_parts
+    from partswap.training.plan import Plan
 
     common.use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from partswap.counterfactual import Counterfactual
-from partswap.metrics.base import Evidence
-
-Parts = frozenset[str]
+from partswap.metrics.base import Evidence, Parts, all_known
 
 
 def swapped_parts(cf: Counterfactual, evidence: Evidence) -> tuple[Parts, Parts] | None:
@@ -13,15 +11,11 @@ def swapped_parts(cf: Counterfactual, evidence: Evidence) -> tuple[Parts, Parts]
 
     None without edits, or if one of the images has no keypoints.
     """
-    mine: set[str] = set()
-    theirs: set[str] = set()
-    for edit in cf.edits:
-        query, i, distractor, j = evidence.cells(edit, cf.grid)
-        if query.keypoints is None or distractor.keypoints is None:
-            return None
-        mine |= query.keypoints[i]
-        theirs |= distractor.keypoints[j]
-    return (frozenset(mine), frozenset(theirs)) if cf.edits else None
+    known = all_known(swap.keypoints for swap in evidence.swaps(cf))
+    if not known:
+        return None
+    mine, theirs = (frozenset[str]().union(*side) for side in zip(*known, strict=True))
+    return mine, theirs
 
 
 def found_and_true(cf: Counterfactual, evidence: Evidence) -> tuple[Parts, Parts] | None:

@@ -5,12 +5,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, TypeVar
 
-from partswap.counterfactual import Counterfactual, Edit
+from partswap.counterfactual import Counterfactual
 from partswap.data.on_grid import CellFacts
-from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Interval, interval, mean, show_interval
 from partswap.registry import Registry
+
+T = TypeVar("T")
+Parts = frozenset[str]
+
+
+class Swap(NamedTuple):
+    """What the two cells of an edit hold, the query's first; None unless both images are annotated.
+
+    Attributes
+    ----------
+    keypoints : tuple of frozenset of str or None
+        Parts with a keypoint in the cell.
+    shows : tuple of frozenset of str or None
+        Parts that can be seen in the cell.
+    object : tuple of bool or None
+        Whether the object reaches into the cell.
+    differing : frozenset of str or None
+        Parts in which the two classes truly differ.
+    """
+
+    keypoints: tuple[Parts, Parts] | None
+    shows: tuple[Parts, Parts] | None
+    object: tuple[bool, bool] | None
+    differing: Parts | None
 
 
 @dataclass(frozen=True)
@@ -31,13 +55,22 @@ class Evidence:
     distractors: Sequence[CellFacts]
     differing: frozenset[str] | None = None
 
-    def cells(self, edit: Edit, grid: GridShape) -> tuple[CellFacts, int, CellFacts, int]:
-        """Return facts and local cell of both sides of an edit."""
-        return (
-            self.query,
-            edit.query_cell,
-            self.distractors[edit.distractor_image],
-            edit.distractor_cell % grid.cells,
+    def swaps(self, cf: Counterfactual) -> list[Swap]:
+        """Return what is known about each edit of an explanation."""
+        return [
+            self._swap(edit.query_cell, self.distractors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
+            for edit in cf.edits
+        ]
+
+    def _swap(self, i: int, distractor: CellFacts, j: int) -> Swap:
+        def both(mine: Sequence[T] | None, theirs: Sequence[T] | None) -> tuple[T, T] | None:
+            return None if mine is None or theirs is None else (mine[i], theirs[j])
+
+        return Swap(
+            both(self.query.keypoints, distractor.keypoints),
+            both(self.query.shows, distractor.shows),
+            both(self.query.object, distractor.object),
+            self.differing,
         )
 
 
@@ -65,7 +98,7 @@ class Score:
 
 
 class Metric(ABC):
-    """Scores one explanation at a time.
+    """Scores one explanation at a time; an `EditMetric` scores one edit at a time.
 
     Class attributes
     ----------------
@@ -73,16 +106,16 @@ class Metric(ABC):
         For tables.
     percent : bool
         Whether to show it as a percentage.
-    per_edit : bool
-        Whether it scores every edit, or the explanation as a whole.
     single : bool
         Whether first edits alone have a score; what is known without annotations (seconds, number of edits) has none.
+    lower_is_better : bool
+        Whether the best of several methods is the one with the lowest value.
     """
 
-    title: str
-    percent: bool = True
-    per_edit: bool = True
-    single: bool = True
+    title: ClassVar[str]
+    percent: ClassVar[bool] = True
+    single: ClassVar[bool] = True
+    lower_is_better: ClassVar[bool] = False
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -95,7 +128,7 @@ class Metric(ABC):
 
     @abstractmethod
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
-        """Return one score per edit (or a single one), None if the annotations it needs are missing."""
+        """Return the explanation's score, or one per edit; None if the annotations it needs are missing."""
 
     def first(self, cf: Counterfactual, evidence: Evidence) -> float | None:
         """Return the score of the first edit alone, None where there is none."""
@@ -127,7 +160,7 @@ class Metric(ABC):
                 continue
             sums.append(sum(scores))
             counts.append(len(scores))
-            alone = scores[0] if self.per_edit else self.first(cf, evidence)
+            alone = self.first(cf, evidence)
             if alone is not None:
                 first.append(alone)
         total = sum(counts)
@@ -147,6 +180,25 @@ class Metric(ABC):
         factor, digits = (100.0, 1) if self.percent else (1.0, 2)
         text = f"{factor * value:.{digits}f}"
         return text if bounds is None else f"{text} {show_interval(bounds, factor=factor, digits=digits)}"
+
+
+class EditMetric(Metric):
+    """Scores one edit at a time."""
+
+    @abstractmethod
+    def score(self, swap: Swap) -> float | None:
+        """Return the score of one edit, None if the annotations it needs are missing."""
+
+    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
+        """Return one score per edit, None unless every edit has one."""
+        return all_known(self.score(swap) for swap in evidence.swaps(cf))
+
+
+def all_known(values: Iterable[T | None]) -> list[T] | None:
+    """Return the values, None if one of them is missing."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return known if len(known) == len(found) else None
 
 
 METRICS: Registry[type[Metric]] = Registry("metric", "partswap.metrics")

@@ -12,8 +12,8 @@ class Edits(Metric):
 
     title = "#Edits"
     percent = False
-    per_edit = False
     single = False
+    lower_is_better = True
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the number of edits, nothing if the decision did not flip."""

@@ -12,8 +12,8 @@ class Evaluations(Metric):
 
     title = "Evaluations"
     percent = False
-    per_edit = False
     single = False
+    lower_is_better = True
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return how many grids were evaluated, nothing if nobody counted."""

@@ -11,7 +11,6 @@ class FlipRate(Metric):
     """Share of explanations after which the model says the target."""
 
     title = "Flip rate"
-    per_edit = False
     single = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from partswap.counterfactual import Counterfactual
-from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.metrics.base import METRICS, EditMetric, Swap
 
 
 @METRICS.register("foreground")
-class Foreground(Metric):
+class Foreground(EditMetric):
     """Mean of [cell overlaps the object's mask] over the two cells of an edit."""
 
     title = "Foreground"
 
-    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
-        """Return 0, 0.5 or 1 per edit."""
-        out = []
-        for edit in cf.edits:
-            query, i, distractor, j = evidence.cells(edit, cf.grid)
-            if query.object is None or distractor.object is None:
-                return None
-            out.append((query.object[i] + distractor.object[j]) / 2)
-        return out
+    def score(self, swap: Swap) -> float | None:
+        """Return 0, 0.5 or 1."""
+        return None if swap.object is None else sum(swap.object) / 2

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from partswap.counterfactual import Counterfactual
-from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.metrics.base import METRICS, EditMetric, Swap
 
 
 @METRICS.register("near_kp")
-class NearKP(Metric):
+class NearKP(EditMetric):
     """Mean of [query cell holds a keypoint] and [distractor cell holds one], per edit."""
 
     title = "Near-KP"
 
-    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
-        """Return 0, 0.5 or 1 per edit."""
-        out = []
-        for edit in cf.edits:
-            query, i, distractor, j = evidence.cells(edit, cf.grid)
-            if query.keypoints is None or distractor.keypoints is None:
-                return None
-            out.append((bool(query.keypoints[i]) + bool(distractor.keypoints[j])) / 2)
-        return out
+    def score(self, swap: Swap) -> float | None:
+        """Return 0, 0.5 or 1."""
+        return None if swap.keypoints is None else sum(map(bool, swap.keypoints)) / 2

@@ -15,7 +15,6 @@ class PartIoU(Metric):
     """
 
     title = "Part-IoU"
-    per_edit = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the intersection over the union of parts."""

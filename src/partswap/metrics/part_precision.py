@@ -15,7 +15,6 @@ class PartPrecision(Metric):
     """
 
     title = "Part precision"
-    per_edit = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the precision."""

@@ -15,7 +15,6 @@ class PartRecall(Metric):
     """
 
     title = "Part recall"
-    per_edit = False
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the recall."""

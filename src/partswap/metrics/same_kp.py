@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from partswap.counterfactual import Counterfactual
-from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.metrics.base import METRICS, EditMetric, Swap
 
 
 @METRICS.register("same_kp")
-class SameKP(Metric):
+class SameKP(EditMetric):
     """How often the two cells of an edit hold keypoints of the same part."""
 
     title = "Same-KP"
 
-    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
-        """Return 0 or 1 per edit."""
-        out = []
-        for edit in cf.edits:
-            query, i, distractor, j = evidence.cells(edit, cf.grid)
-            if query.keypoints is None or distractor.keypoints is None:
-                return None
-            out.append(float(bool(query.keypoints[i] & distractor.keypoints[j])))
-        return out
+    def score(self, swap: Swap) -> float | None:
+        """Return 0 or 1."""
+        return None if swap.keypoints is None else float(not frozenset.isdisjoint(*swap.keypoints))

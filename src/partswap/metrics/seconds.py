@@ -12,8 +12,8 @@ class Seconds(Metric):
 
     title = "Seconds"
     percent = False
-    per_edit = False
     single = False
+    lower_is_better = True
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
         """Return the seconds the search took."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from partswap.counterfactual import Counterfactual
-from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.metrics.base import METRICS, EditMetric, Swap
 
 
 @METRICS.register("true_part")
-class TruePart(Metric):
+class TruePart(EditMetric):
     """How often both cells of an edit show one and the same part, and the two classes truly differ in it.
 
     Needs part masks and knowledge of the true differences, which only a drawn world has.
@@ -15,14 +14,8 @@ class TruePart(Metric):
 
     title = "True-part"
 
-    def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
-        """Return 0 or 1 per edit."""
-        if evidence.differing is None:
+    def score(self, swap: Swap) -> float | None:
+        """Return 0 or 1."""
+        if swap.shows is None or swap.differing is None:
             return None
-        out = []
-        for edit in cf.edits:
-            query, i, distractor, j = evidence.cells(edit, cf.grid)
-            if query.shows is None or distractor.shows is None:
-                return None
-            out.append(float(bool(query.shows[i] & distractor.shows[j] & evidence.differing)))
-        return out
+        return float(bool(frozenset.intersection(*swap.shows, swap.differing)))

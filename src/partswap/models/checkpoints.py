@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from safetensors.torch import save_file
 from torch import nn
@@ -13,68 +14,76 @@ from torch import nn
 from partswap._version import __version__
 from partswap.errors import FileFormatError, PartswapError
 from partswap.images import Preprocess
+from partswap.models.weights import load_strictly, read_weights
 from partswap.models.zoo import load_model
 from partswap.store import read_json, write_json
 
 
 @dataclass(frozen=True)
-class Classifier:
-    """A classifier with what is needed to use it.
+class Trained(ABC):
+    """A trained network with what is needed to use it; ``model.json`` holds every field but the network.
 
     Attributes
     ----------
     model : nn.Module
         In eval mode.
     architecture : str
-        Its name in the zoo.
-    classes : sequence of str
-        Names, in the order of the logits.
-    preprocess : Preprocess
-        What it wants its images to be like.
+        Its name in the zoo, or that of its backbone.
     record : dict
         How it was trained and how good it is.
     """
 
+    kind: ClassVar[str]  # what it is, for files and messages
     model: nn.Module
     architecture: str
+    record: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    @staticmethod
+    @abstractmethod
+    def build(about: Mapping[str, Any]) -> nn.Module:
+        """Return the untrained network that a ``model.json`` tells of."""
+
+
+@dataclass(frozen=True)
+class Classifier(Trained):
+    """A classifier with what is needed to use it.
+
+    Attributes
+    ----------
+    classes : sequence of str
+        Names, in the order of the logits.
+    preprocess : Preprocess
+        What it wants its images to be like.
+    """
+
+    kind = "classifier"
     classes: Sequence[str]
     preprocess: Preprocess
-    record: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def build(about: Mapping[str, Any]) -> nn.Module:
+        """Return the untrained network that a ``model.json`` tells of."""
+        return load_model(about["architecture"], classes=len(about["classes"]))
 
 
-def save_classifier(classifier: Classifier, folder: Path) -> Path:
-    """Write a classifier; returns the folder."""
-    write_network(
-        folder,
-        classifier.model,
-        kind="classifier",
-        architecture=classifier.architecture,
-        classes=list(classifier.classes),
-        preprocess=asdict(classifier.preprocess),
-        record=classifier.record,
-    )
+T = TypeVar("T", bound=Trained)
+
+
+def save_trained(made: Trained, folder: Path) -> Path:
+    """Write weights first and ``model.json`` last, so that a folder with one is whole; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / ".model.safetensors.tmp"
+    save_file({k: v.detach().cpu().contiguous() for k, v in made.model.state_dict().items()}, temporary)
+    temporary.replace(folder / "model.safetensors")
+    told = {f.name: getattr(made, f.name) for f in fields(made) if f.name != "model"}
+    about = {name: asdict(value) if isinstance(value, Preprocess) else value for name, value in told.items()}
+    write_json(folder / "model.json", {"partswap": __version__, "kind": made.kind, **about})
     return folder
 
 
-def load_classifier(folder: str | Path) -> Classifier:
-    """Read a classifier that ``partswap train classifier`` saved."""
+def load_trained(kind: type[T], folder: str | Path) -> T:
+    """Read what `save_trained` wrote, after checking that it is of a kind."""
     folder = Path(folder)
-    about = read_about(folder, "classifier")
-    model = load_model(about["architecture"], weights=folder / "model.safetensors", classes=len(about["classes"]))
-    return Classifier(model, about["architecture"], about["classes"], preprocess_from(about), about["record"])
-
-
-def write_network(folder: Path, model: nn.Module, **about: Any) -> None:
-    """Write weights first and ``model.json`` last, so that a folder with one is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / ".model.safetensors.tmp"
-    save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
-    temporary.replace(folder / "model.safetensors")
-    write_json(folder / "model.json", {"partswap": __version__, **about})
-
-
-def read_about(folder: Path, kind: str) -> dict[str, Any]:
-    """Return ``model.json`` of a folder after checking that it is of a kind."""
     path = folder / "model.json"
     if not path.exists():
         unfinished = (folder / "training.json").exists()
@@ -83,12 +92,20 @@ def read_about(folder: Path, kind: str) -> dict[str, Any]:
             "Run the same partswap train command again to go on." if unfinished else "Give the folder it was saved to.",
         )
     about = read_json(path)
-    if not isinstance(about, dict) or about.get("kind") != kind:
-        raise FileFormatError(f"{path} is not about a {kind}.", f"Give the folder of a {kind}.")
-    return about
+    if not isinstance(about, dict) or about.get("kind") != kind.kind:
+        raise FileFormatError(f"{path} is not about a {kind.kind}.", f"Give the folder of a {kind.kind}.")
+    model, weights = kind.build(about), folder / "model.safetensors"
+    load_strictly(model, read_weights(weights), str(weights), fix="It is not what model.json tells of: train it again.")
+    told = {f.name: about[f.name] for f in fields(kind) if f.name != "model"}
+    return kind(**{**told, "model": model.eval(), "preprocess": preprocess_from(about)})
 
 
-def preprocess_from(about: dict[str, Any]) -> Preprocess:
+def load_classifier(folder: str | Path) -> Classifier:
+    """Read a classifier that ``partswap train classifier`` saved."""
+    return load_trained(Classifier, folder)
+
+
+def preprocess_from(about: Mapping[str, Any]) -> Preprocess:
     """Return the preprocessing that a ``model.json`` tells."""
     told = about["preprocess"]
     return Preprocess(told["size"], told["resize"], tuple(told["mean"]), tuple(told["std"]))

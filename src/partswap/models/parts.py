@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from partswap.cut.network import cut_network
-from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.images import Preprocess
-from partswap.models.checkpoints import preprocess_from, read_about, write_network
+from partswap.models.checkpoints import Trained, load_trained
 from partswap.models.precision import device_of
-from partswap.models.weights import read_weights
 from partswap.models.zoo import load_model
 
 
@@ -49,58 +47,32 @@ class PartsDetector(nn.Module):
 
 
 @dataclass(frozen=True)
-class Detector:
+class Detector(Trained):
     """A parts detector with what is needed to use it.
 
     Attributes
     ----------
-    model : PartsDetector
-        In eval mode.
-    architecture, layer : str
-        What its backbone is.
+    layer : str
+        The last layer of its backbone.
     parts : sequence of str
         Names, in the order of the logits.
     preprocess : Preprocess
         What it wants its images to be like.
-    record : dict
-        How it was trained and how good it is.
     """
 
+    kind = "parts detector"
     model: PartsDetector
-    architecture: str
     layer: str
     parts: Sequence[str]
     preprocess: Preprocess
-    record: dict[str, Any] = field(default_factory=dict)
 
-
-def save_detector(detector: Detector, folder: Path) -> Path:
-    """Write a parts detector; returns the folder."""
-    write_network(
-        folder,
-        detector.model,
-        kind="parts detector",
-        architecture=detector.architecture,
-        layer=detector.layer,
-        parts=list(detector.parts),
-        preprocess=asdict(detector.preprocess),
-        record=detector.record,
-    )
-    return folder
+    @staticmethod
+    def build(about: Mapping[str, Any]) -> PartsDetector:
+        """Return the untrained network that a ``model.json`` tells of."""
+        backbone = load_model(about["architecture"])
+        return PartsDetector(backbone, about["layer"], len(about["parts"]), size=about["preprocess"]["size"])
 
 
 def load_detector(folder: str | Path) -> Detector:
     """Read a parts detector that ``partswap train parts`` saved."""
-    folder = Path(folder)
-    about = read_about(folder, "parts detector")
-    preprocess = preprocess_from(about)
-    model = PartsDetector(
-        load_model(about["architecture"]), about["layer"], len(about["parts"]), size=preprocess.size
-    ).eval()
-    try:
-        model.load_state_dict(read_weights(folder / "model.safetensors"))
-    except RuntimeError as error:
-        raise FileFormatError(
-            f"the weights in {folder} do not fit its model.json ({str(error).splitlines()[0]}).", "Train it again."
-        ) from error
-    return Detector(model, about["architecture"], about["layer"], about["parts"], preprocess, about["record"])
+    return load_trained(Detector, folder)

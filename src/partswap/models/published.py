@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -41,14 +40,13 @@ class Published:
         adapt: Callable[[dict[str, Tensor], nn.Module], Mapping[str, Tensor]] | None = None,
     ) -> None:
         """Load the backbone from a file, by default the official one; every tensor must be there and fit."""
-        if weights is None and self.url is None:
-            raise SettingError("there are no official weights of this auxiliary.", "Pass a file as weights.")
-        path = Path(weights) if weights is not None else fetch(self.url or "")
-        backbone: Mapping[str, Tensor] = self.backbone(read_weights(path))
-        if adapt is not None:
-            backbone = adapt(dict(backbone), model)
+        if weights is None:
+            if self.url is None:
+                raise SettingError("there are no official weights of this auxiliary.", "Pass a file as weights.")
+            weights = fetch(self.url)
+        backbone = self.backbone(read_weights(weights))
         layout = f"in the layout of {self.url}" if self.url else "of that architecture"
-        load_strictly(model, backbone, str(path), fix=f"Pass a file {layout}.")
+        load_strictly(model, adapt(backbone, model) if adapt else backbone, str(weights), fix=f"Pass a file {layout}.")
 
     def backbone(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the backbone's tensors, in single precision."""
@@ -65,7 +63,7 @@ def fetch(url: str) -> Path:
         return path
     digest = torch.hub.HASH_REGEX.search(path.name)  # some names end with the start of the file's hash
     try:
-        os.makedirs(folder, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         torch.hub.download_url_to_file(url, str(path), hash_prefix=digest.group(1) if digest else None, progress=True)
     except (OSError, RuntimeError, HTTPException) as error:
         raise PartswapError(

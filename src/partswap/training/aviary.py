@@ -9,28 +9,37 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from partswap.data.on_grid import cell_facts
 from partswap.data.sets.aviary import Aviary
 from partswap.errors import SettingError
+from partswap.grid import GridShape, resize_grid
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.shipped import STANDARDISE, build, normalise
 from partswap.models.small import SmallResNet, SmallVGG
+from partswap.progress import Track, no_progress
 
 console = Console()
 
 
-def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = None, seed: int = 0) -> float:
+def train(
+    which: str,
+    out: Path,
+    *,
+    per_class: int = 200,
+    epochs: int | None = None,
+    seed: int = 0,
+    track: Track = no_progress,
+) -> float:
     """Train one of the shipped networks and save it in half precision.
 
     Parameters
@@ -59,12 +68,12 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
     classifier = which != "auxiliary"
     data = Aviary("train" if classifier else "unlabelled", per_class=per_class if classifier else per_class * 3 // 5)
     console.print(f"drawing {len(data):,} birds ...")
-    pixels = data.pixels(workers=os.cpu_count() or 1)
+    images = _images(data)
     if isinstance(model, SmallVGG | SmallResNet):
-        labels = np.array([data.label(i) for i in range(len(data))])
-        _fit_classifier(model, pixels, labels, epochs or (18 if which == "vgg" else 12), seed)
+        labels = torch.from_numpy(data.labels())
+        _fit_classifier(model, images, labels, epochs or (18 if which == "vgg" else 12), seed, track)
     else:
-        _fit_auxiliary(model, pixels, epochs or 8, seed)
+        _fit_auxiliary(model, images, epochs or 8, seed, track)
     model.eval()
     out.parent.mkdir(parents=True, exist_ok=True)
     half = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in model.state_dict().items()}
@@ -74,57 +83,70 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
     return score
 
 
-def _batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    order = torch.randperm(count, generator=generator)
-    yield from order[: count - count % size].split(size)
+def _images(data: Aviary) -> Tensor:
+    """Draw all images, ``(n, 3, 224, 224)`` uint8, channels last in memory as convolutions like them."""
+    return torch.from_numpy(data.pixels(workers=os.cpu_count() or 1)).permute(0, 3, 1, 2)
 
 
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
+def _descend(
+    model: nn.Module,
+    more: Sequence[nn.Parameter],
+    loss: Callable[[Tensor, float], Tensor],
+    count: int,
+    epochs: int,
+    generator: torch.Generator,
+    *,
+    batch: int,
+    peak: float,
+    warm: float,
+    decay: float,
+    track: Track,
+) -> None:
+    """Train a model and `more` parameters in one cycle of the learning rate.
+
+    `loss` is given the numbers of the images of a step, and the share of all steps that are done.
+    """
+    per_epoch = count // batch
+    steps = epochs * per_epoch
+    optimiser = torch.optim.AdamW([*model.parameters(), *more], lr=1e-3, weight_decay=decay)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=warm)
+    model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    for epoch in range(epochs):
+        order, total = torch.randperm(count, generator=generator), 0.0
+        with track(f"epoch {epoch + 1}/{epochs}", per_epoch) as advance:
+            for step, chosen in enumerate(order[: per_epoch * batch].split(batch)):
+                value = loss(chosen, (epoch * per_epoch + step) / steps)
+                optimiser.zero_grad()
+                value.backward()
+                optimiser.step()
+                schedule.step()
+                total += value.item()
+                advance(1)
+        console.print(f"epoch {epoch + 1:3d}: loss {total / per_epoch:.3f}", highlight=False)
 
 
 def _fit_classifier(
-    model: SmallVGG | SmallResNet,
-    pixels: NDArray[np.uint8],
-    labels: NDArray[np.intp],
-    epochs: int,
-    seed: int,
-    batch: int = 64,
+    model: SmallVGG | SmallResNet, images: Tensor, labels: Tensor, epochs: int, seed: int, track: Track
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    # The arrays are channel-last in memory, which is also what convolutions like best.
-    images, targets = torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels)
-    steps = epochs * (len(images) // batch)
     # A linear classifier on the mean of the cells coaches the features during training, and is thrown away: a
     # flattened head alone takes long to teach them that a crown is a crown wherever it is.
     coach = nn.Linear(96, int(labels.max()) + 1)
-    optimiser = torch.optim.AdamW([*model.parameters(), *coach.parameters()], lr=1e-3, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps, pct_start=0.2)
-    model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    with _progress() as progress:
-        task = progress.add_task("training", total=steps)
-        for _ in range(epochs):
-            right = seen = 0
-            for chosen in _batches(len(images), batch, generator):
-                batch_pixels = images[chosen]
-                flips = torch.rand(len(chosen), generator=generator) < 0.5
-                batch_pixels[flips] = batch_pixels[flips].flip(3)
-                batch_pixels = _shifted(batch_pixels, generator)
-                gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
-                x = normalise(batch_pixels).mul_(gain)
-                with autocast(fast_precision()):
-                    grid = model.features(x)
-                    logits, guess = model.classify(grid).float(), coach(grid.mean((2, 3))).float()
-                loss = F.cross_entropy(logits, targets[chosen], label_smoothing=0.05)
-                loss = loss + 0.5 * F.cross_entropy(guess, targets[chosen], label_smoothing=0.05)
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                schedule.step()
-                right += int((logits.argmax(1) == targets[chosen]).sum())
-                seen += len(x)
-                progress.update(task, advance=1, description=f"training, {right / seen:.1%} right")
+
+    def loss(chosen: Tensor, _: float) -> Tensor:
+        pixels = images[chosen]
+        flips = torch.rand(len(chosen), generator=generator) < 0.5
+        pixels[flips] = pixels[flips].flip(3)
+        pixels = _shifted(pixels, generator)
+        gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
+        with autocast(fast_precision()):
+            grid = model.features(normalise(pixels).mul_(gain))
+            logits, guess = model.classify(grid).float(), coach(grid.mean((2, 3))).float()
+        own, coached = (F.cross_entropy(x, labels[chosen], label_smoothing=0.05) for x in (logits, guess))
+        return own + 0.5 * coached
+
+    _descend(model, list(coach.parameters()), loss, len(images), epochs, generator,
+             batch=64, peak=4e-3, warm=0.2, decay=0.05, track=track)  # fmt: skip
 
 
 def _shifted(pixels: Tensor, generator: torch.Generator, most: int = 20) -> Tensor:
@@ -142,11 +164,8 @@ def _shifted(pixels: Tensor, generator: torch.Generator, most: int = 20) -> Tens
 @torch.inference_mode()
 def _accuracy(model: nn.Module) -> float:
     data = Aviary("test", per_class=20)
-    pixels = data.pixels(workers=os.cpu_count() or 1)
-    labels = torch.tensor([data.label(i) for i in range(len(data))])
-    images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-    found = torch.cat([model(normalise(x)).argmax(1) for x in images.split(64)])
-    return float((found == labels).float().mean())
+    found = torch.cat([model(normalise(x)).argmax(1) for x in _images(data).split(64)])
+    return float((found == torch.from_numpy(data.labels())).float().mean())
 
 
 # -- the auxiliary --------------------------------------------------------------------------------------------------
@@ -186,40 +205,27 @@ def _recolour(x: Tensor, generator: torch.Generator) -> Tensor:
     return ((mixed - 0.5) * gain + 0.5 + lift).clamp(0, 1)
 
 
-def _fit_auxiliary(model: nn.Module, pixels: NDArray[np.uint8], epochs: int, seed: int, batch: int = 32) -> None:
+def _fit_auxiliary(model: nn.Module, images: Tensor, epochs: int, seed: int, track: Track) -> None:
     """Contrast cells within an image, and agree on shared prototypes across images.
 
     The first says that a head is not a tail in this image; the second (swapped assignments with equal use of all
     prototypes, as in SwAV, per cell) makes one head like the next without ever pushing two heads apart.
     """
     generator = torch.Generator().manual_seed(seed)
-    images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
     prototypes = nn.Parameter(F.normalize(torch.randn(96, 64, generator=generator), dim=1))
-    steps = epochs * (len(images) // batch)
-    optimiser = torch.optim.AdamW([*model.parameters(), prototypes], lr=1e-3, weight_decay=0.02)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=steps, pct_start=0.15)
-    model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    with _progress() as progress:
-        task = progress.add_task("training", total=steps)
-        done = 0
-        for _ in range(epochs):
-            for chosen in _batches(len(images), batch, generator):
-                x = images[chosen].float() / 255
-                maps = [_random_affine(len(x), generator) for _ in range(2)]
-                views = [_recolour(_warp(x, m), generator) for m in maps]
-                both = torch.cat(views).sub(STANDARDISE[0]).div(STANDARDISE[1])
-                with autocast(fast_precision()):
-                    grids = model(both.contiguous(memory_format=torch.channels_last)).float()
-                contrast, cluster = _auxiliary_losses(grids, maps, prototypes, generator)
-                # Prototypes only mean something once cells do.
-                loss = contrast + min(1.0, done / (0.25 * steps)) * cluster
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                schedule.step()
-                done += 1
-                text = f"contrast {contrast.item():.2f}, clusters {cluster.item():.2f}"
-                progress.update(task, advance=1, description=text)
+
+    def loss(chosen: Tensor, done: float) -> Tensor:
+        x = images[chosen].float() / 255
+        maps = [_random_affine(len(x), generator) for _ in range(2)]
+        views = [_recolour(_warp(x, m), generator) for m in maps]
+        both = torch.cat(views).sub(STANDARDISE[0]).div(STANDARDISE[1])
+        with autocast(fast_precision()):
+            grids = model(both.contiguous(memory_format=torch.channels_last)).float()
+        contrast, cluster = _auxiliary_losses(grids, maps, prototypes, generator)
+        return contrast + min(1.0, done / 0.25) * cluster  # prototypes only mean something once cells do
+
+    _descend(model, [prototypes], loss, len(images), epochs, generator,
+             batch=32, peak=2e-3, warm=0.15, decay=0.02, track=track)  # fmt: skip
 
 
 def _auxiliary_losses(
@@ -270,18 +276,14 @@ def part_matching(model: nn.Module, *, count: int = 120, grid: int = 7) -> float
     samples = [data[i] for i in range(count)]
     images = torch.from_numpy(np.stack([np.asarray(s.image) for s in samples])).permute(0, 3, 1, 2)
     features = torch.cat([model(normalise(x)) for x in images.split(40)])
-    cells = F.normalize(F.adaptive_avg_pool2d(features, grid).flatten(2).transpose(1, 2), dim=2)
-    step = 224 / grid
-    held = [
-        {p: {int(y / step) * grid + int(x / step) for x, y in at} for p, at in (s.keypoints or {}).items()}
-        for s in samples
-    ]
+    shape = GridShape(grid, grid)
+    cells = F.normalize(resize_grid(features, shape).flatten(2).transpose(1, 2), dim=2)
+    held = [cell_facts(sample, shape).keypoints or () for sample in samples]
     right = total = 0
     for i in range(count):
         j = (i + 17) % count  # another family
         nearest = (cells[i] @ cells[j].T).argmax(1)
-        for part, places in held[i].items():
-            for cell in places:
-                right += int(nearest[cell]) in held[j].get(part, set())
-                total += 1
+        for parts, there in zip(held[i], nearest.tolist(), strict=True):
+            right += len(parts & held[j][there])
+            total += len(parts)
     return right / total

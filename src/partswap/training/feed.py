@@ -19,7 +19,7 @@ from partswap.data.subset import Subset
 from partswap.features import fill, halved_grids, prefetch
 from partswap.images import Preprocess
 from partswap.models.fingerprint import model_fingerprint
-from partswap.models.precision import autocast
+from partswap.models.precision import autocast, device_of
 from partswap.progress import Track, no_progress
 from partswap.store import Store, default_cache
 from partswap.training.loop import shuffled, step_seed
@@ -84,7 +84,7 @@ class FrozenViews:
         track: Track = no_progress,
     ) -> None:
         self.views, self.cut, self.precision = views, cut, precision
-        self._device = next((p.device for p in cut.features.parameters()), torch.device("cpu"))
+        self._device = device_of(cut.features)
         key = {
             "what": "a view behind a frozen trunk",
             "data": views.data.fingerprint(),

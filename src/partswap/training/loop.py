@@ -172,7 +172,7 @@ def fit(
         raise SettingError("there is nothing to train: every layer is frozen.", "Freeze up to an earlier layer.")
     optimiser = _optimiser(trained, new, recipe)
     with _only_trainer(folder, main):
-        settings = _plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
+        settings = plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
         progress = _resume(model, optimiser, folder, settings)
         runner = model
         if accelerator is not None:
@@ -295,12 +295,12 @@ def _share(inputs: Any, targets: Tensor, model: nn.Module, accelerator: Any) -> 
     return tuple(x[mine].to(device) for x in inputs), targets[mine].to(device)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return settings as JSON would give them back, to compare with."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value
 
 
@@ -349,12 +349,6 @@ def _resume(model: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, se
     model.load_state_dict(model_state)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": optimiser_state})
     return Progress(saved["epoch"], saved["step"], saved["history"])
-
-
-def refuse_finished(folder: Path, what: str, record: Mapping[str, Any], **now: Any) -> None:
-    """Raise an error if what a folder holds was made otherwise than it would be now; other entries do not matter."""
-    if (then := {name: record.get(name) for name in now}) != (wanted := _plain(now)):
-        refuse(folder, f"{what} made otherwise", then, wanted)
 
 
 def refuse(folder: Path, what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> NoReturn:

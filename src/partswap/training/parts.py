@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,14 @@ from partswap.data.base import Dataset, Sample
 from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
-from partswap.images import Preprocess
-from partswap.models.parts import Detector, PartsDetector, load_detector, save_detector
-from partswap.models.precision import autocast, default_device, device_of
-from partswap.models.zoo import load_model
+from partswap.models.parts import Detector, PartsDetector
+from partswap.models.precision import default_device, device_of
 from partswap.progress import Track, no_progress
 from partswap.sides import swap_sides
-from partswap.training.classifier import Plan, begin, clean_up, cut_for_training, epoch_line, norms
-from partswap.training.feed import Feed, Meal
-from partswap.training.loop import Recipe, fit, refuse_finished
+from partswap.training.feed import Meal
+from partswap.training.loop import Recipe
+from partswap.training.plan import Plan, cut_for_training
+from partswap.training.session import Session, finish, finished, settings_of
 
 
 class _Flat(nn.Module):
@@ -63,81 +60,41 @@ def train_parts(
     console = console or Console(quiet=True)
     if not train.parts:
         raise SettingError("this data set has no keypoints.", "Use one that has: cub, dogs, aviary, inaturalist.")
-    if (out / "model.json").exists():
-        done = load_detector(out)
-        refuse_finished(out, "a detector", {**done.record, "layer": done.layer, "parts": list(done.parts)},
-                        plan=asdict(plan), recipe=asdict(recipe), data=train.fingerprint(), layer=layer,
-                        parts=list(train.parts))  # fmt: skip
+    settings = settings_of(plan, train, layer=layer, parts=list(train.parts))
+    done = finished(Detector, out, recipe, settings)
+    if done is not None:
         console.print(f"{out} is finished: mean AP {100 * done.record['mean_ap']:.1f}", highlight=False)
         return done
-    torch.manual_seed(recipe.seed)
-    base = load_model(plan.architecture)
-    begin(base, plan)
-    base.to(default_device())
-    preprocess = plan.preprocess(base)
-    model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
-    model.to(default_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
-    trainer = _Session(model, base, preprocess, plan, cache, recipe, track)
-    history = trainer.fit(train, out, console, layer)
-    precisions = trainer.average_precisions(test)
+    session = _Session(train, plan, recipe, layer, cache=cache, track=track)
+    record = session.fit(train, recipe, settings, out, console=console)
+    precisions = session.average_precisions(test)
     mean = float(np.mean(list(precisions.values())))
-    record: dict[str, Any] = {
-        "plan": asdict(plan),
-        "recipe": asdict(recipe),
-        "data": train.fingerprint(),
-        "mean_ap": mean,
-        "average_precision": precisions,
-        "history": history,
-    }
-    detector = Detector(model.eval(), plan.architecture, layer, list(train.parts), preprocess, record)
-    save_detector(detector, out)
-    clean_up(out)
+    record |= {"mean_ap": mean, "average_precision": precisions}
+    preprocess, parts = session.feed.preprocess, list(train.parts)
+    made = Detector(session.model.eval(), plan.architecture, layer, parts, preprocess, record=record)
+    finish(made, out)
     console.print(f"parts detector: mean AP {100 * mean:.1f} on {len(test)} test images, saved {out}", highlight=False)
-    return detector
+    return made
 
 
-class _Session:
-    """A detector with the data it learns from."""
+class _Session(Session):
+    """A detector and the images it learns from."""
 
     def __init__(
-        self,
-        model: PartsDetector,
-        base: nn.Module,
-        preprocess: Preprocess,
-        plan: Plan,
-        cache: Path | None,
-        recipe: Recipe,
-        track: Track,
+        self, train: Dataset, plan: Plan, recipe: Recipe, layer: str, *, cache: Path | None, track: Track
     ) -> None:
-        self.model, self.plan, self.recipe, self.track, self.grid = model, plan, recipe, track, model.grid
-        flat = _Flat(model)
+        torch.manual_seed(recipe.seed)
+        base, _ = plan.begin(default_device())
+        preprocess = plan.preprocess(base)
+        self.model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
+        self.model.to(default_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
+        flat = _Flat(self.model)
         # The trunk as the classifier has it: what was computed for training one serves the other.
-        trunk = cut_for_training(base, plan.freeze, preprocess.size) if plan.freeze is not None else None
-        self.part: nn.Module = flat if trunk is None else _behind(flat, trunk, preprocess.size)
-        self.feed = Feed(
-            preprocess, trunk, plan.views, cache=cache, precision=recipe.precision, seed=recipe.seed, track=track
-        )
+        trunk = plan.trunk(base)
+        part = flat if trunk is None else _behind(flat, trunk, preprocess.size)
+        new = list(self.model.classify.parameters())
+        super().__init__(part, trunk, preprocess, new, plan, recipe, cache=cache, track=track)
         self._targets: dict[tuple[int, int, int], Tensor] = {}
-
-    def fit(self, data: Dataset, out: Path, console: Console, layer: str) -> list[dict[str, float]]:
-        self.feed.prepare(data)
-        return fit(
-            self.part,
-            lambda epoch, first: self.batches(data, epoch, first),
-            math.ceil(len(data) / self.recipe.batch),
-            self.recipe,
-            out,
-            loss=lambda logits, targets: cell_loss(logits.unflatten(1, targets.shape[1:]), targets),
-            new=list(self.model.classify.parameters()),
-            key={"plan": asdict(self.plan), "data": data.fingerprint(), "layer": layer, "parts": list(data.parts)},
-            track=self.track,
-            frozen=norms(self.part) if self.plan.freeze_norm else (),
-            on_epoch=epoch_line(console),
-        )
-
-    def batches(self, data: Dataset, epoch: int, first: int) -> Iterator[tuple[Any, Tensor]]:
-        for meal in self.feed.epoch(data, self.recipe.batch, epoch, first):
-            yield meal.inputs, self.targets(data, meal)
 
     def targets(self, data: Dataset, meal: Meal) -> Tensor:
         """Return which parts each cell of what is fed holds, ``(n, parts, h, w)``."""
@@ -147,7 +104,7 @@ class _Session:
             at = (id(data), index, view)
             target = self._targets.get(at)
             if target is None:
-                target = part_targets(views.sample(index, view), data.parts, self.grid)
+                target = part_targets(views.sample(index, view), data.parts, self.model.grid)
             if self.feed.trunk is not None or view == 0:  # others are never seen again
                 self._targets[at] = target
             found.append(target)
@@ -155,15 +112,14 @@ class _Session:
         targets[meal.flipped] = mirrored_targets(targets[meal.flipped], data.parts)
         return targets
 
-    @torch.no_grad()
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross-entropy on cells that hold a keypoint."""
+        return cell_loss(outputs.unflatten(1, targets.shape[1:]), targets)
+
     def average_precisions(self, data: Dataset) -> dict[str, float]:
         """Return the average precision of every part on the cells that hold a keypoint."""
-        self.part.eval()
         scores, truth = [], []
-        for meal in self.feed.test(data):
-            device = device_of(self.part)
-            with autocast(self.recipe.precision, device):
-                logits = self.part(*(x.to(device) for x in meal.inputs)).float().cpu()
+        for meal, logits in self.outputs(data):
             targets = self.targets(data, meal)
             held = targets.any(1)
             scores.append(logits.unflatten(1, targets.shape[1:]).softmax(1).movedim(1, 3)[held].numpy())

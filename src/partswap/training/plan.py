@@ -1,0 +1,83 @@
+"""What to train: a network, the weights it starts from, and what of it stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from partswap.cut.network import Cut, cut_network
+from partswap.errors import SettingError
+from partswap.images import Preprocess
+from partswap.models.precision import device_of
+from partswap.models.preprocessing import preprocess_for
+from partswap.models.weights import start_from
+from partswap.models.zoo import load_model
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train.
+
+    Attributes
+    ----------
+    architecture : str
+        A name from the zoo.
+    start : str or None
+        A file, "default" for the official ImageNet weights, or None to start from random numbers.
+    freeze : str or None
+        The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
+    views : int
+        How many views of each training image are kept behind the frozen layer.
+    freeze_norm : bool
+        Whether batch norm keeps the statistics it started with, as it should with small batches.
+    resize : int or None
+        Short side of the image before the centre is cropped; what the network usually has if None.
+    pooled : bool
+        Whether a new linear layer that reads a whole grid starts as if it read the grid's average.
+    """
+
+    architecture: str
+    start: str | None = "default"
+    freeze: str | None = None
+    views: int = 4
+    freeze_norm: bool = True
+    resize: int | None = None
+    pooled: bool = False
+
+    def begin(self, device: torch.device, *, classes: int | None = None) -> tuple[nn.Module, list[str]]:
+        """Return the network as it starts, and the names of what starts from random numbers."""
+        model = load_model(self.architecture, classes=classes)
+        if self.start is None:
+            random = [name for name, _ in model.named_parameters()]
+        elif self.start == "default":
+            random = start_from(model, load_model(self.architecture, weights="default").state_dict())
+        else:
+            random = start_from(model, self.start)
+        model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model, random
+
+    def preprocess(self, model: nn.Module) -> Preprocess:
+        """Return how images become inputs."""
+        usual = preprocess_for(model)
+        if self.resize is None:
+            return usual
+        if self.resize < usual.size:
+            raise SettingError(f"resize is {self.resize}.", f"The network sees {usual.size} pixels: use at least that.")
+        return replace(usual, resize=self.resize)
+
+    def trunk(self, model: nn.Module) -> Cut | None:
+        """Return the network cut where it is frozen, None if all of it is trained."""
+        return None if self.freeze is None else cut_for_training(model, self.freeze, self.preprocess(model).size)
+
+
+def cut_for_training(model: nn.Module, layer: str, size: int) -> Cut:
+    """Return a network cut where it is frozen; ``head.body`` is what can be trained."""
+    cut = cut_network(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
+    if cut.route != "fx":
+        raise SettingError(
+            f"{type(model).__name__} cannot be trained behind {layer!r}: its graph cannot be read.",
+            "Freeze up to another layer, or leave --freeze out and train all of it.",
+        )
+    return cut

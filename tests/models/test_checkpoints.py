@@ -1,0 +1,79 @@
+"""Trained networks in folders: the files, and folders of earlier versions."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from partswap.errors import FileFormatError
+from partswap.images import Preprocess
+from partswap.models.checkpoints import Classifier, load_classifier, load_trained, save_trained
+from partswap.models.parts import Detector, PartsDetector, load_detector
+from partswap.models.zoo import load_model
+
+PREPROCESS = Preprocess(96, 112, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+TOLD = {"size": 96, "resize": 112, "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}
+RECORD = {"accuracy": 0.5}
+
+
+def classifier():
+    torch.manual_seed(0)
+    return Classifier(
+        load_model("timm:test_resnet", classes=3), "timm:test_resnet", ["a", "b", "c"], PREPROCESS, record=RECORD
+    )
+
+
+def detector():
+    torch.manual_seed(0)
+    model = PartsDetector(load_model("timm:test_resnet"), "layer2", 2, size=96).eval()
+    return Detector(model, "timm:test_resnet", "layer2", ["beak", "tail"], PREPROCESS, record=RECORD)
+
+
+KINDS = {
+    Classifier: (classifier, {"kind": "classifier", "classes": ["a", "b", "c"]}),
+    Detector: (detector, {"kind": "parts detector", "layer": "layer2", "parts": ["beak", "tail"]}),
+}
+
+
+def says(made):
+    images = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        return made.model(images)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_network_is_read_back(kind, tmp_path):
+    make, told = KINDS[kind]
+    made = make()
+    assert save_trained(made, tmp_path / "a") == tmp_path / "a"
+    about = json.loads((tmp_path / "a" / "model.json").read_text())
+    assert about.pop("partswap")
+    assert about == {"architecture": "timm:test_resnet", "preprocess": TOLD, "record": RECORD, **told}
+    assert set(load_file(tmp_path / "a" / "model.safetensors")) == set(made.model.state_dict())
+    read = load_trained(kind, tmp_path / "a")
+    assert torch.equal(says(read), says(made))
+    assert not any(module.training for module in read.model.modules())
+    assert {**vars(read), "model": None} == {**vars(made), "model": None}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_of_an_earlier_version_is_read(kind, tmp_path):
+    make, told = KINDS[kind]
+    made = make()
+    save_file({k: v.contiguous() for k, v in made.model.state_dict().items()}, tmp_path / "model.safetensors")
+    about = {"partswap": "0.0.1", "architecture": "timm:test_resnet", "preprocess": TOLD, "record": RECORD, **told}
+    (tmp_path / "model.json").write_text(json.dumps(about))
+    read = (load_classifier if kind is Classifier else load_detector)(tmp_path)
+    assert torch.equal(says(read), says(made))
+    assert read.preprocess == PREPROCESS
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    save_trained(detector(), tmp_path)
+    about = json.loads((tmp_path / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps({**about, "parts": ["beak"]}))
+    with pytest.raises(FileFormatError, match=r"does not fit PartsDetector .*train it again"):
+        load_detector(tmp_path)
+    with pytest.raises(FileFormatError, match="is not about a classifier"):
+        load_classifier(tmp_path)
