@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 from partswap.cli.main import app
 from partswap.errors import FileFormatError, SettingError, UnknownNameError
 from partswap.models.precision import check_device, devices
-from partswap.runs.config import RunConfig, flag_of
-from partswap.runs.config_files import read_config
+from partswap.runs.config import RunConfig, flag_of, read_config
 from partswap.runs.run import run
 from partswap.search.methods.vandenhende import Paper
 
@@ -150,7 +149,7 @@ def test_every_field_is_a_flag():
     command = typer.main.get_command(app)
     assert isinstance(command, click.Group) or hasattr(command, "commands")
     flags = {option for parameter in command.commands["run"].params for option in parameter.opts}
-    for name in RunConfig.__dataclass_fields__:
+    for name in RunConfig.model_fields:
         assert flag_of(name) in flags
     shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0

@@ -1,4 +1,4 @@
-"""``partswap train ...`` and ``partswap tune``."""
+"""``partswap train ...``: classifiers and parts detectors."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from partswap.cli import options as common
 from partswap.errors import SettingError
-from partswap.options import AUXILIARY_HELP, parse_options
+from partswap.options import parse_options
 
-train_app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
-console = Console()
+app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
 
 Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
 Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
@@ -21,7 +19,7 @@ Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is t
 ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
 
 
-@train_app.command("classifier")
+@app.command("classifier")
 def classifier(
     data: common.Data,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
@@ -51,7 +49,7 @@ def classifier(
     freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
     train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
     test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: common.PrecisionOption = "auto",
+    precision: common.Precision = "auto",
     cache: common.Cache = None,
     seed: common.Seed = 0,
     processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
@@ -75,13 +73,13 @@ def classifier(
     def run(accelerator: Any) -> None:
         train_classifier(
             sets[0], sets[1], plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
-            console=console, accelerator=accelerator,
+            console=common.console, accelerator=accelerator,
         )  # fmt: skip
 
     launch(processes, run)
 
 
-@train_app.command("parts")
+@app.command("parts")
 def parts(
     data: common.Data,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
@@ -105,7 +103,7 @@ def parts(
     freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
     train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
     test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: common.PrecisionOption = "auto",
+    precision: common.Precision = "auto",
     cache: common.Cache = None,
     seed: common.Seed = 0,
     threads: common.Threads = None,
@@ -123,82 +121,7 @@ def parts(
     options = parse_options(option)
     sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
     common.say_skipped(options, *sets)
-    train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
-
-
-def tune(
-    data: common.Data,
-    model: common.Model,
-    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
-    split: Annotated[
-        str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
-    ] = "train",
-    weights: common.Weights = None,
-    layer: common.Layer = None,
-    method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
-    queries: Annotated[int, typer.Option(help="How many images to explain with each pair.")] = 100,
-    distractors: common.Distractors = 20,
-    lam: Annotated[
-        list[float] | None, typer.Option(help="Weights to try; repeat the flag. Default 0, 0.1, 0.2, 0.4, 0.8.")
-    ] = None,
-    tau: Annotated[
-        list[float] | None, typer.Option(help="Temperatures to try; repeat the flag. Default 0.03, 0.1, 0.3.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
-    precision: common.PrecisionOption = "auto",
-    cache: common.Cache = None,
-    seed: common.Seed = 0,
-) -> None:
-    """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
-    from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
-    from partswap.store import write_json
-    from partswap.studies.tune import LAMBDAS, TAUS
-    from partswap.studies.tune import tune as run
-
-    options = parse_options(option)
-    bench = open_workbench(
-        data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
-        cache=cache, precision=precision, track=bars, **options,
-    )  # fmt: skip
-    common.say_skipped(options, bench.data)
-    tuning = run(bench, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
-                 distractors=distractors, seed=seed, track=bars)  # fmt: skip
-    console.print(tuning.table().rich())
-    tuning.table().save(out, "tune")
-    write_json(out / "tune.json", tuning.record())
-    picture = tuning.plot(out / "tune.png")
-    console.print(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}", highlight=False)
-
-
-def encode(
-    data: common.Data,
-    model: common.Model,
-    auxiliary: Annotated[list[str] | None, typer.Option(help=f"{AUXILIARY_HELP} Repeat for more.")] = None,
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
-    split: common.SplitOption = "test",
-    weights: common.Weights = None,
-    layer: common.Layer = None,
-    precision: common.PrecisionOption = "auto",
-    cache: common.Cache = None,
-) -> None:
-    """Compute the features of a split ahead of time; whatever needs them later starts at once."""
-    from partswap.progress import bars
-    from partswap.runs.workbench import AuxiliaryChoice, open_workbench
-
-    options = parse_options(option)
-    bench = open_workbench(
-        data, path, model, split=split, weights=weights, layer=layer, cache=cache,
-        precision=precision, track=bars, **options,
-    )  # fmt: skip
-    common.say_skipped(options, bench.data)
-    grids = bench.encodings.grids
-    for text in auxiliary or ():
-        grids = bench.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
-    console.print(f"{len(grids)} images of {data} {split}, grid {bench.explainer.cut.grid}", highlight=False)
+    train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=common.console)
 
 
 def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:

@@ -10,7 +10,9 @@ from partswap.data import open_dataset
 from partswap.data.care.check import check_dataset
 from partswap.errors import SettingError
 from partswap.runs.config import RunConfig
-from partswap.runs.run import Run, open_run_workbench, plan_run, skipped_text
+from partswap.runs.run import Run, plan_run
+from partswap.runs.workbench import open_workbench
+from partswap.studies.tables import skipped_text
 from trees import edit_line
 
 runner = CliRunner()
@@ -185,7 +187,7 @@ def test_commands_say_how_many_images_they_left_out(tmp_path):
         data="folder", path=birds, split="all", options={"skip_bad": True}, model="aviary:vgg",
         cache=tmp_path / "cache", out=tmp_path / "run", distractors=1,
     )  # fmt: skip
-    _, skipped = plan_run(config, open_run_workbench(config))
+    _, skipped = plan_run(config, open_workbench(config))
     assert skipped["unreadable_images"] == 1
     assert "1 more cannot be read" in skipped_text(Run(tmp_path, {"skipped": skipped, "images": 39}))
 
