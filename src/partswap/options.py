@@ -1,12 +1,17 @@
-"""``NAME=VALUE`` as one writes it on the command line, and help texts of options that are described in two places."""
+"""Options that users give: reading ``NAME=VALUE``, checking names and types, and help texts needed in two places."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from numbers import Integral
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
-from partswap.errors import SettingError
+from partswap.errors import SettingError, suggest
 
 MODEL_HELP = "Folder of a trained classifier, aviary:vgg, aviary:resnet, or a torchvision or timm name with --weights."
 AUXILIARY_HELP = "NAME, NAME@LAYER, NAME=WEIGHTS or NAME=WEIGHTS@LAYER."
@@ -14,6 +19,7 @@ AUXILIARY_HELP = "NAME, NAME@LAYER, NAME=WEIGHTS or NAME=WEIGHTS@LAYER."
 WORDS: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False, "null": None, "none": None}
 WHOLE = re.compile(r"[-+]?\d+")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
 
 
 def parse_options(texts: Iterable[str] | None) -> dict[str, Any]:
@@ -39,3 +45,98 @@ def _value(text: str) -> Any:
     if WHOLE.fullmatch(text):
         return int(text)
     return float(text) if NUMBER.fullmatch(text) else text
+
+
+def check_options(
+    takes: Callable[..., Any],
+    given: Mapping[str, Any],
+    *,
+    what: str,
+    word: str = "option",
+    label: str = "the {word} {name} of {what}",
+    reserved: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return options as keyword arguments after checking their names and, by the annotations, their values.
+
+    Parameters
+    ----------
+    takes : callable
+        The function, class or dataclass that takes the options.
+    given : Mapping[str, Any]
+        Name -> value.
+    what, word : str
+        What has the options and what it calls them, for messages: "the data set cub", "option".
+    label : str
+        How messages name an option that has a wrong value.
+    reserved : Collection[str]
+        Parameters that are no options.
+
+    Examples
+    --------
+    >>> def read(path: str, *, share: float = 0.5, seed: int = 0) -> None: ...
+    >>> check_options(read, {"share": "1e-3", "seed": 7}, what="the reader", reserved=["path"])
+    {'share': 0.001, 'seed': 7}
+    """
+    if not given:
+        return {}
+    parameters = inspect.signature(takes, eval_str=True).parameters.values()
+    known = {p.name: p.annotation for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in reserved}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for name in given:
+        if not (name in known or takes_any):
+            raise SettingError(
+                f"{what} has no {word} {name!r}.", f"{suggest(name, known)} It has: {', '.join(known)}.".strip()
+            )
+    return {
+        name: check_value(known.get(name, Any), value, label.format(name=name, what=what, word=word))
+        for name, value in given.items()
+    }
+
+
+def check_value(kind: Any, value: Any, label: str, where: str = "") -> Any:
+    """Return a value if it is what an annotation says.
+
+    The check is strict (a bool is no int), but an int is a float, a text can be a path, and a text that is a number
+    can be a float, because YAML takes 1e-3 for a word.
+
+    Parameters
+    ----------
+    kind : type
+        The annotation; anything goes where there is none.
+    value : Any
+        What was given.
+    label, where : str
+        What messages call the value, and where it was given.
+    """
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    if kind is inspect.Parameter.empty:
+        return value
+    adapter = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
+    for reading in _readings(value):
+        try:
+            adapter.validate_python(reading, strict=True)
+        except ValidationError:
+            continue
+        return reading  # not pydantic's copy: who passes a list to be filled wants that list
+    raise SettingError(f"{label} is {value!r}{f' ({where})' if where else ''}.", f"Give {_describe(kind)}.")
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    """Yield a value and what else it may stand for."""
+    yield value
+    if not isinstance(value, int) and isinstance(value, Integral):  # what numpy calls one
+        yield int(value)
+    if isinstance(value, str):
+        with suppress(ValueError):
+            yield float(value)
+        yield Path(value)
+
+
+def _describe(kind: Any) -> str:
+    """Return what to give where `kind` is wanted."""
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(_describe(each) for each in get_args(kind) if each is not NoneType)
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    return KINDS.get(kind, str(getattr(kind, "__name__", kind)))

@@ -246,19 +246,6 @@ def test_keypoints_outside_the_image_are_left_out(cub):
 # Options
 
 
-def test_options_are_read_as_what_they_are():
-    texts = ["a=0.2", "b=1e-3", "c=-3", "d=Yes", "e=no", "f=none", "g=x=y", "h=1.2.3", "i=nan", "j=", "k=.5"]
-    assert parse_options(texts) == {
-        "a": 0.2, "b": 0.001, "c": -3, "d": True, "e": False, "f": None, "g": "x=y", "h": "1.2.3", "i": "nan",
-        "j": "", "k": 0.5,
-    }  # fmt: skip
-    assert isinstance(parse_options(texts)["c"], int)
-    assert parse_options(None) == {}
-    for text in ("a", "=1"):
-        with pytest.raises(SettingError, match="NAME=VALUE"):
-            parse_options([text])
-
-
 def test_an_option_may_be_a_share(tmp_path):
     root = trees.folder(tmp_path)
     assert len(open_dataset("folder", root, **parse_options(["test_share=0.9"]))) > len(open_dataset("folder", root))

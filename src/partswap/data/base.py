@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from partswap.errors import SettingError, suggest
+from partswap.options import check_options
 from partswap.registry import Registry
 
 
@@ -150,44 +149,15 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
             f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
             "Pass its path." if kind.needs_path else "Leave the path out.",
         )
-    _check_options(name, kind, options)
+    # Who collects faults has a list for them; nobody writes one on the command line.
+    plain = {option: value for option, value in options.items() if not (option == "faults" and isinstance(value, list))}
+    options |= check_options(kind, plain, what=f"the data set {name}", reserved=("path", "split", "faults"))
     whole, colon, part = split.partition(":")
     if colon:
         from partswap.data.subset import validation_part
 
         return validation_part(open_dataset(name, path, whole, **options), part)
     return kind(split, **options) if path is None else kind(path, split, **options)  # type: ignore[call-arg]
-
-
-#: What a value of an option can be, by the beginning of its annotation.
-KINDS: dict[str, tuple[Any, str]] = {
-    "bool": (bool, "true or false"),
-    "int": (Integral, "a whole number"),
-    "float": (Real, "a number"),
-    "str": ((str, Path), "text"),
-}
-
-
-def _check_options(name: str, kind: type[Dataset], options: Mapping[str, Any]) -> None:
-    """Raise an error for options that a data set does not have, and for values that cannot be right."""
-    parameters = inspect.signature(kind).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    known = [p for p in parameters if p not in ("path", "split", "faults")]
-    for option, value in options.items():
-        # Who collects faults has a list for them; nobody writes one on the command line.
-        if option not in known and not (option == "faults" and isinstance(value, list)):
-            raise SettingError(
-                f"the data set {name} has no option {option!r}.",
-                f"{suggest(option, known)} It has: {', '.join(known)}.".strip(),
-            )
-        annotation = inspect.formatannotation(parameters[option].annotation).strip("'")
-        plain = annotation.partition(" ")[0]
-        if plain not in KINDS or (value is None and "None" in annotation):
-            continue
-        wanted, words = KINDS[plain]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise SettingError(f"the option {option} of the data set {name} is {value!r}.", f"Give {words}.")
 
 
 def check_split(name: str, split: str, splits: Sequence[str]) -> None:
