@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from partswap.errors import FileFormatError, SettingError, suggest
-from partswap.options import AUXILIARY_HELP, MODEL_HELP, parse_options
+from partswap.options import AUXILIARY_HELP, MODEL_HELP, check_options, parse_options
 from partswap.registry import registered
 
 if TYPE_CHECKING:
@@ -110,8 +112,10 @@ class RunConfig(BaseModel):
 
     @field_validator("tau", mode="before")
     @classmethod
-    def _tau(cls, value: Any) -> Any:
-        return _number(value)
+    def _number(cls, value: Any) -> Any:
+        with suppress(ValueError):  # YAML takes 1e-3 for a word
+            return float(value) if isinstance(value, str) else value
+        return value
 
     def with_(self, **changes: Any) -> RunConfig:
         """Return the same configuration with some fields changed, checked as a new one is."""
@@ -121,27 +125,21 @@ class RunConfig(BaseModel):
         """Return the methods by name with their settings; `tau` is the auxiliary's, for those that have one."""
         from partswap.search import METHODS
 
-        made = {name: METHODS.get(name)() for name in self.methods}
+        kinds = {name: METHODS.get(name) for name in self.methods}
         for name in self.settings:
-            if name not in made:
+            if name not in kinds:
                 raise SettingError(
                     f"settings are for the method {name!r}, which is not run.",
-                    f"{suggest(name, made)} Methods: {', '.join(made)}.".strip(),
+                    f"{suggest(name, kinds)} Methods: {', '.join(kinds)}.".strip(),
                 )
         built = {}
-        for name, method in made.items():
-            known = [f.name for f in fields(method)]
-            if tau is not None and "tau" in known:
-                method = replace(method, tau=tau)  # type: ignore[call-arg]
-            for setting, value in self.settings.get(name, {}).items():
-                if setting not in known:
-                    raise SettingError(
-                        f"the method {name} has no setting {setting!r}.",
-                        f"{suggest(setting, known)} It has: {', '.join(known)}.".strip(),
-                    )
-                method = replace(method, **{setting: _number(value)})
-                _check_method(method, f"{name}.{setting}", value)
-            built[name] = method
+        for name, kind in kinds.items():
+            usual = {"tau": tau} if tau is not None and "tau" in inspect.signature(kind).parameters else {}
+            given = check_options(
+                kind, self.settings.get(name, {}), what=f"the method {name}", word="setting", label=f"{name}.{{name}}"
+            )
+            built[name] = kind(**usual | given)
+            _check_method(built[name])
         return built
 
     def record(self) -> dict[str, Any]:
@@ -255,24 +253,12 @@ def _extra(name: str) -> dict[str, Any]:
     return typing.cast("dict[str, Any]", RunConfig.model_fields[name].json_schema_extra)
 
 
-def _number(value: Any) -> Any:
-    """Return the number that a text is, if it is one: YAML takes 1e-3 for a word."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
-def _check_method(method: Method, what: str, value: Any) -> None:
+def _check_method(method: Method) -> None:
+    """Refuse settings that a search would refuse."""
     from partswap.search.inputs import check_settings
 
     usual: dict[str, Any] = {
         "lam": 0.4, "tau": 0.1, "objective": "set", "keep": None, "screen": "auto", "beam": 1, "max_edits": None,
         "memory_mb": 1024,
     }  # fmt: skip
-    try:
-        check_settings(**{name: method.settings().get(name, default) for name, default in usual.items()})
-    except TypeError as error:
-        raise SettingError(f"{what} is {value!r}.", "Give a number.") from error
+    check_settings(**{name: method.settings().get(name, default) for name, default in usual.items()})
