@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from partswap.cli.main import app
 from partswap.errors import FileFormatError, SettingError, UnknownNameError
 from partswap.models.precision import check_device, devices
-from partswap.runs.config import RunConfig, flag_of, read_config
+from partswap.runs.config import RunConfig, read_config
 from partswap.runs.run import run
 from partswap.search.methods.vandenhende import Paper
 
@@ -140,17 +138,3 @@ def test_missing_fields_and_broken_files_are_named(tmp_path):
         read_config(write(tmp_path, "- data"))
     with pytest.raises(FileFormatError, match="no file"):
         read_config(tmp_path / "none.yaml")
-
-
-def test_every_field_is_a_flag():
-    import click
-    import typer
-
-    command = typer.main.get_command(app)
-    assert isinstance(command, click.Group) or hasattr(command, "commands")
-    flags = {option for parameter in command.commands["run"].params for option in parameter.opts}
-    for name in RunConfig.model_fields:
-        assert flag_of(name) in flags
-    shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"})
-    assert shown.exit_code == 0
-    assert "--distractors" in shown.output

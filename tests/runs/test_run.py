@@ -6,7 +6,6 @@ import json
 import multiprocessing as mp
 import pickle
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -382,21 +381,3 @@ def test_paired_intervals_are_narrow_when_the_difference_is_steady():
     assert 0.45 < low < 0.5 < high < 0.55 or 0.47 < low < high < 0.53
     assert paired_bootstrap(first, second, samples=400, seed=1) == (low, high)
     assert paired_bootstrap(first * 0, second, samples=20) is None
-
-
-# -- the command ----------------------------------------------------------------------------------------------------
-
-
-def test_the_command_goes_on_with_what_is_there(whole_run, tmp_path):
-    import yaml
-
-    path, out = tmp_path / "run.yaml", tmp_path / "out"
-    path.write_text(yaml.safe_dump({k: v for k, v in whole_run.record().items() if k != "out"}))
-    shutil.copytree(whole_run.out, out)
-    for gone in (out / "metrics.json", *sorted(out.glob("edits/*/*.parquet"))[5:8]):
-        gone.unlink()
-    result = CliRunner().invoke(app, ["run", str(path), "--out", str(out)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert "Same-KP all" in result.output
-    assert "misclassified" in result.output
-    assert contents(out / "edits") == contents(whole_run.out / "edits")
