@@ -60,6 +60,29 @@ def test_a_record_comes_back(tmp_path):
     assert {"data", "seed", "shard", "methods", "settings", "device"} <= set(config.deciding())
 
 
+def test_what_earlier_versions_recorded_is_read_and_recorded_the_same():
+    stored = {
+        "data": "aviary", "path": "a/b", "split": "test", "options": {"per_class": 3, "share": 0.5, "x": None},
+        "model": "aviary:vgg", "weights": None, "layer": None, "auxiliary": "moco=x@layer3", "tau": 0.2,
+        "methods": ["paper", "hard"], "settings": {"paper": {"keep": 0.1, "lam": 0}, "hard": {"by": "parts"}},
+        "distractors": 20, "selection": "confusion", "queries": 5, "seed": 0, "precision": "auto", "device": "cuda",
+        "shard": 20, "cache": "c", "out": "out/run", "workers": 2, "on": "local", "address": None,
+    }  # fmt: skip
+    config = RunConfig.from_record(stored)
+    assert repr(config.record()) == repr(stored)  # tables find their runs by what this text is hashed to
+    with pytest.raises(SettingError, match=r"no field 'grid' \(in its record\)"):
+        RunConfig.from_record({**stored, "grid": 7})
+
+
+def test_a_changed_configuration_is_checked_like_a_new_one():
+    config = RunConfig(data="aviary", model="aviary:vgg")
+    assert config.with_(seed=3, out="there") == RunConfig(data="aviary", model="aviary:vgg", seed=3, out=Path("there"))
+    with pytest.raises(SettingError, match="seed is -1"):
+        config.with_(seed=-1)
+    with pytest.raises(SettingError, match="no field 'sed'"):
+        config.with_(sed=1)
+
+
 def test_where_weights_lie_decides_nothing():
     here, there, layer = (
         RunConfig(data="aviary", model="aviary:vgg", auxiliary=f"moco={text}") for text in ("a", "b/c", "a@layer3")

@@ -3,77 +3,99 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partswap.cli import options as common
+from partswap.cli.options import (
+    Cache,
+    Data,
+    DataOptions,
+    DataPath,
+    Precision,
+    Seed,
+    Threads,
+    console,
+    resolve_precision,
+    say_skipped,
+    use_threads,
+)
 from partswap.errors import SettingError
 from partswap.options import parse_options
+
+if TYPE_CHECKING:
+    from partswap.data.base import Dataset
+    from partswap.training.loop import Recipe
 
 app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
 
 Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
 Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
-ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+Views = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+Out = Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")]
+Epochs = Annotated[int, typer.Option(help="Passes over the images.")]
+Batch = Annotated[int, typer.Option(help="Images per step.")]
+Optimizer = Annotated[str, typer.Option(help="sgd or adamw.")]
+Schedule = Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")]
+WeightDecay = Annotated[float, typer.Option(help="Weight decay.")]
+FreezeNorm = Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")]
+TrainSplit = Annotated[str, typer.Option(help="Images to learn from.")]
+TestSplit = Annotated[str, typer.Option(help="Images to measure on, once, at the end.")]
 
 
 @app.command("classifier")
 def classifier(
-    data: common.Data,
-    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
+    data: Data,
+    out: Out,
+    path: DataPath = None,
+    option: DataOptions = None,
     arch: Annotated[
         str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any torchvision or timm name.")
     ] = "vgg16",
     start: Start = "default",
     freeze: Freeze = None,
-    views: ViewsOption = 4,
+    views: Views = 4,
     resize: Resize = None,
     pooled_start: Annotated[
         bool, typer.Option(help="New linear layers on a whole grid (VGG) start as if it were averaged; for few images.")
     ] = False,
-    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
+    epochs: Epochs = 100,
     lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
     new_lr: Annotated[
         float | None, typer.Option(help="Of layers that start random; with --lr auto, in proportion to 0.01.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
-    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
-    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4,
+    batch: Batch = 32,
+    optimizer: Optimizer = "sgd",
+    schedule: Schedule = "steps",
+    weight_decay: WeightDecay = 1e-4,
     label_smoothing: Annotated[float, typer.Option(help="Share of the target spread over all classes.")] = 0.0,
     mixup: Annotated[float, typer.Option(help="Beta parameter of mixup; 0 is none.")] = 0.0,
-    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
-    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
-    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: common.Precision = "auto",
-    cache: common.Cache = None,
-    seed: common.Seed = 0,
+    freeze_norm: FreezeNorm = True,
+    train_split: TrainSplit = "train",
+    test_split: TestSplit = "test",
+    precision: Precision = "auto",
+    cache: Cache = None,
+    seed: Seed = 0,
     processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
-    threads: common.Threads = None,
+    threads: Threads = None,
 ) -> None:
     """Fine-tune a classifier; a killed run goes on with the same command."""
-    from partswap.data.base import open_dataset
     from partswap.progress import bars
     from partswap.training.classifier import Plan, train_classifier
     from partswap.training.devices import launch
 
-    common.use_threads(threads)
+    use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize, pooled_start)
-    options = parse_options(option)
-    sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
-    common.say_skipped(options, *sets)
+    learn, measure = _open(data, path, option, train_split, test_split)
 
     def run(accelerator: Any) -> None:
         train_classifier(
-            sets[0], sets[1], plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
-            console=common.console, accelerator=accelerator,
+            learn, measure, plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
+            console=console, accelerator=accelerator,
         )  # fmt: skip
 
     launch(processes, run)
@@ -81,50 +103,56 @@ def classifier(
 
 @app.command("parts")
 def parts(
-    data: common.Data,
-    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
+    data: Data,
+    out: Out,
+    path: DataPath = None,
+    option: DataOptions = None,
     arch: Annotated[
         str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any torchvision or timm name.")
     ] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
     start: Start = "default",
     freeze: Freeze = None,
-    views: ViewsOption = 4,
+    views: Views = 4,
     resize: Resize = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 50,
+    epochs: Epochs = 50,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
     new_lr: Annotated[float | None, typer.Option(help="Learning rate of the 1 x 1 convolution.")] = None,
-    batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
-    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
-    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4,
-    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
-    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
-    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: common.Precision = "auto",
-    cache: common.Cache = None,
-    seed: common.Seed = 0,
-    threads: common.Threads = None,
+    batch: Batch = 32,
+    optimizer: Optimizer = "sgd",
+    schedule: Schedule = "steps",
+    weight_decay: WeightDecay = 1e-4,
+    freeze_norm: FreezeNorm = True,
+    train_split: TrainSplit = "train",
+    test_split: TestSplit = "test",
+    precision: Precision = "auto",
+    cache: Cache = None,
+    seed: Seed = 0,
+    threads: Threads = None,
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
-    from partswap.data.base import open_dataset
     from partswap.progress import bars
     from partswap.training.classifier import Plan
     from partswap.training.parts import train_parts
 
-    common.use_threads(threads)
+    use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
+    learn, measure = _open(data, path, option, train_split, test_split)
+    train_parts(learn, measure, plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
+
+
+def _open(data: str, path: Path | None, option: list[str] | None, *splits: str) -> list[Dataset]:
+    from partswap.data.base import open_dataset
+
     options = parse_options(option)
-    sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
-    common.say_skipped(options, *sets)
-    train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=common.console)
+    sets = [open_dataset(data, path, split, **options) for split in splits]
+    say_skipped(options, *sets)
+    return sets
 
 
-def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
+def _recipe(*, lr: str, precision: str, **rest: Any) -> Recipe:
     from partswap.training.loop import Recipe
 
     if lr != "auto":
@@ -132,4 +160,4 @@ def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
             rest["lr"] = float(lr)
         except ValueError as error:
             raise SettingError(f"the learning rate is {lr!r}.", "Give a number, or auto.") from error
-    return Recipe(precision=common.resolve_precision(precision), **rest)  # type: ignore[arg-type]
+    return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]
