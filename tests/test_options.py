@@ -10,6 +10,7 @@ import pytest
 
 from partswap.errors import SettingError
 from partswap.options import check_options, parse_options
+from partswap.search.methods.hard import Hard
 
 
 def test_options_are_read_as_what_they_are():
@@ -50,6 +51,12 @@ def test_options_are_checked_by_annotations():
     ):
         with pytest.raises(SettingError, match=complaint):
             check(given)
+
+    @dataclass(frozen=True)
+    class Chef(Hard):  # whose fields are annotated with names that are not known here
+        """Cooks within clusters."""
+
+    assert check_options(Chef, {"clusters": 3}, what="the chef") == {"clusters": 3}
 
     def anything(first, **rest: int):
         pass

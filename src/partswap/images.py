@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from partswap.errors import ImageError, ShapeError
+from partswap.errors import ImageError, NoDistractorsError, ShapeError
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
 ImageLike = str | Path | Image.Image | np.ndarray | Tensor
 
@@ -34,6 +37,24 @@ def read_image(source: str | Path | Image.Image | np.ndarray) -> Image.Image:
         raise ImageError(f"there is no image {path}.", "Check the path.") from error
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ImageError(f"{path} cannot be read as an image ({error}).", "Replace or remove the file.") from error
+
+
+def find_images(places: Sequence[Path]) -> list[Path]:
+    """Return the image files among `places`, looking into folders, in a stable order."""
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            found.extend(sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES))
+        elif place.exists():
+            found.append(place)
+        else:
+            raise ImageError(f"there is no image or folder {place}.", "Check the path.")
+    if not found:
+        raise NoDistractorsError(
+            f"no images in {', '.join(map(str, places))}.",
+            f"Folders are searched for {', '.join(sorted(SUFFIXES))}.",
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import is_dataclass
 from numbers import Integral
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from partswap.errors import SettingError, suggest
 
@@ -79,8 +80,11 @@ def check_options(
     """
     if not given:
         return {}
-    parameters = inspect.signature(takes, eval_str=True).parameters.values()
-    known = {p.name: p.annotation for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in reserved}
+    parameters = inspect.signature(takes).parameters.values()
+    # Of a dataclass, not of its __init__: what a base class in another file says is read with the names of that file.
+    kinds = get_type_hints(takes.__init__ if inspect.isclass(takes) and not is_dataclass(takes) else takes)
+    usual = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in reserved]
+    known = {name: kinds.get(name, inspect.Parameter.empty) for name in usual}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in given:
         if not (name in known or takes_any):

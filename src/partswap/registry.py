@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from partswap.errors import UnknownNameError, suggest
 
 T = TypeVar("T")
+
+REGISTERED = re.compile(r'^@\w+\.register\("([^"]+)"\)', re.MULTILINE)
 
 
 class Registry(Generic[T]):
@@ -86,3 +90,19 @@ class Registry(Generic[T]):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self.package}.{module.name}")
         self._discovered = True
+
+
+def registered(package: str) -> dict[str, str]:
+    """Return the names that the files of a package of ours register, each with the first line of its file.
+
+    The files are read and not imported: for help texts, which must not wait for torch.
+
+    Examples
+    --------
+    >>> registered("partswap.metrics")["same_kp"]
+    'Same-KP: is a head swapped for a head?'
+    """
+    folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
+    texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
+    found = {name: text.split("\n", 1)[0].strip('"') for text in texts for name in REGISTERED.findall(text)}
+    return dict(sorted(found.items()))

@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -73,7 +72,7 @@ def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, m
         thread = threading.Thread(target=lose)
         thread.start()
         try:
-            made = run(replace(whole_run, out=out, on="ray", address=cluster.address))
+            made = run(whole_run.with_(out=out, on="ray", address=cluster.address))
         finally:
             if not done_at_loss:
                 done_at_loss.append(-1)

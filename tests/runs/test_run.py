@@ -6,7 +6,6 @@ import json
 import multiprocessing as mp
 import pickle
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -28,8 +27,9 @@ from partswap.grid import GridShape
 from partswap.runs import records, workers
 from partswap.runs.bundle import Bundle, FrozenNetwork, Shard, one_thread
 from partswap.runs.folder import begin, only_one
-from partswap.runs.run import open_run_workbench, plan_run, read_run, run
+from partswap.runs.run import plan_run, read_run, run
 from partswap.runs.tasks import Task, explain_tasks, plan_tasks
+from partswap.runs.workbench import open_workbench
 from partswap.runs.workers import explain_here
 from partswap.store import write_json
 from partswap.studies.compare import compare_runs, paired_bootstrap
@@ -45,7 +45,7 @@ def timeless(cf):
 
 @pytest.fixture(scope="module")
 def bench(whole_run):
-    return open_run_workbench(whole_run)
+    return open_workbench(whole_run)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_run_is_one_data_set_with_a_row_per_edit(whole_run):
 
 
 def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench, tmp_path):
-    made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"by": "parts"}}, workers=2))
+    made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"by": "parts"}}, workers=2))
     outside = 0
     for task, cf in made.explained("hard").values():
         mine, theirs = bench.facts.parts(task.query), [c for k in task.distractors for c in bench.facts.parts(k)]
@@ -105,7 +105,7 @@ def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench,
 
 
 def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, tmp_path):
-    made = run(replace(whole_run, out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=2))
+    made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=2))
     for cf in made.counterfactuals("hard"):
         assert (cf.settings["clusters"], cf.settings["fitted"]) == (12, True)
 
@@ -147,14 +147,14 @@ def test_explanations_without_edits_are_not_lost(tmp_path):
 
 
 def test_kill_nine_ten_times_and_again_is_byte_for_byte_the_same(whole_run, tmp_path):
-    config = replace(whole_run, out=tmp_path / "cut")
+    config = whole_run.with_(out=tmp_path / "cut")
     # Every attempt is a process of its own; the server has imported torch already, or this would take a minute.
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["partswap.runs.run", "partswap.training.aviary"])
     chance = random.Random(5)
     killed_with = []
     for number in range(10):
-        process = context.Process(target=run, args=(replace(config, workers=2 if number in (3, 7) else 1),))
+        process = context.Process(target=run, args=(config.with_(workers=2 if number in (3, 7) else 1),))
         process.start()
         # After so many more files (timings and edits alternate) and a moment more: within one as well as between two.
         before = sum(1 for _ in config.out.glob("*/*/*.parquet"))
@@ -175,7 +175,7 @@ def test_kill_nine_ten_times_and_again_is_byte_for_byte_the_same(whole_run, tmp_
 
 def test_a_finished_run_is_left_alone(whole_run):
     before = {p: p.stat().st_mtime_ns for p in whole_run.out.rglob("*")}
-    run(replace(whole_run, workers=2))  # another number of workers is the same run
+    run(whole_run.with_(workers=2))  # another number of workers is the same run
     assert before == {p: p.stat().st_mtime_ns for p in whole_run.out.rglob("*")}
 
 
@@ -189,9 +189,9 @@ def test_a_metric_that_is_new_is_computed_for_a_finished_run(whole_run):
 
 def test_other_settings_are_refused_and_named(whole_run, tmp_path):
     with pytest.raises(SettingError, match=r"other settings: distractors \(2 then, 3 now\), seed \(0 then, 1 now\)"):
-        run(replace(whole_run, seed=1, distractors=3))
+        run(whole_run.with_(seed=1, distractors=3))
     with pytest.raises(SettingError, match=r"settings \(\{'goyal'"):
-        run(replace(whole_run, settings={}))
+        run(whole_run.with_(settings={}))
     record = json.loads((whole_run.out / "run.json").read_text())
     begin(tmp_path, record)
     with pytest.raises(SettingError, match=r"fingerprint of model \(\w+ then, other now\)"):
@@ -381,21 +381,3 @@ def test_paired_intervals_are_narrow_when_the_difference_is_steady():
     assert 0.45 < low < 0.5 < high < 0.55 or 0.47 < low < high < 0.53
     assert paired_bootstrap(first, second, samples=400, seed=1) == (low, high)
     assert paired_bootstrap(first * 0, second, samples=20) is None
-
-
-# -- the command ----------------------------------------------------------------------------------------------------
-
-
-def test_the_command_goes_on_with_what_is_there(whole_run, tmp_path):
-    import yaml
-
-    path, out = tmp_path / "run.yaml", tmp_path / "out"
-    path.write_text(yaml.safe_dump({k: v for k, v in whole_run.record().items() if k != "out"}))
-    shutil.copytree(whole_run.out, out)
-    for gone in (out / "metrics.json", *sorted(out.glob("edits/*/*.parquet"))[5:8]):
-        gone.unlink()
-    result = CliRunner().invoke(app, ["run", str(path), "--out", str(out)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert "Same-KP all" in result.output
-    assert "misclassified" in result.output
-    assert contents(out / "edits") == contents(whole_run.out / "edits")

@@ -12,7 +12,7 @@ from partswap.data.sets.aviary import Aviary
 from partswap.errors import ClassIndexError, SettingError, ShapeError
 from partswap.explainer import Explainer
 from partswap.models import shipped
-from partswap.models.auxiliaries import AuxiliaryChoice
+from partswap.runs.config import RunConfig
 from partswap.runs.tasks import Facts, explain_tasks, plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.search.candidates import same_label, shared_part
@@ -200,9 +200,8 @@ def test_the_hard_constraint_names_what_it_lacks(problem):
 
 
 def test_a_run_over_a_data_set_tells_the_method_the_parts(tmp_path):
-    bench = open_workbench(
-        "aviary", None, "aviary:vgg", auxiliary=AuxiliaryChoice("aviary"), cache=tmp_path, per_class=2
-    )
+    birds = {"data": "aviary", "model": "aviary:vgg", "auxiliary": "aviary", "options": {"per_class": 2}}
+    bench = open_workbench(RunConfig(**birds, precision="float32", cache=tmp_path))
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(4).tasks
     method = Hard(by="parts", relax=False)
     told = list(explain_tasks(bench.explainer, bench.encodings, tasks, method, facts=bench.facts))

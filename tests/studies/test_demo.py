@@ -3,15 +3,12 @@
 import io
 import re
 import subprocess
-import sys
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-import partswap
 from partswap.apps.report import write_report
-from partswap.cli.main import app
 from partswap.studies.demo import COLUMNS, results_table, run_demo
 
 runner = CliRunner()
@@ -75,53 +72,3 @@ def test_the_report_opens_in_a_browser(report, chromium, tmp_path):
         timeout=120,
     ).stdout
     assert "Vandenhende et al." in dump
-
-
-def test_the_command_line_explains_files(tmp_path):
-    for species, seed, name in ((4, 7, "query"), (5, 0, "a"), (5, 1, "b")):
-        folder = tmp_path / ("donors" if name != "query" else "")
-        folder.mkdir(exist_ok=True)
-        partswap.aviary.draw(species, seed).image.save(folder / f"{name}.png")
-    options = ["--model", "aviary:vgg", "--auxiliary", "aviary", "--target", "5", "--save", str(tmp_path / "why.json")]
-    options += ["--plot", str(tmp_path / "why.png"), "--keep-misclassified"]
-    found = runner.invoke(app, ["explain", str(tmp_path / "query.png"), str(tmp_path / "donors"), *options])
-    assert found.exit_code == 0, found.output
-    assert "Olive Warbler -> Spectacled Warbler" in found.output
-    assert (tmp_path / "why.png").stat().st_size > 10_000
-    assert "Counterfactual" in runner.invoke(app, ["show", str(tmp_path / "why.json")]).output
-
-
-def test_the_command_line_lists_layers_and_draws_birds(tmp_path):
-    listed = runner.invoke(app, ["layers", "resnet50"])
-    assert listed.exit_code == 0, listed.output
-    assert "layer4.0" in listed.output
-    assert runner.invoke(app, ["aviary", "sheet", str(tmp_path / "sheet.png")]).exit_code == 0
-    assert (tmp_path / "sheet.png").exists()
-
-
-def test_errors_are_one_line_with_the_fix(tmp_path):
-    command = [sys.executable, "-m", "partswap", "show", str(tmp_path / "none.json")]
-    failed = subprocess.run(command, capture_output=True, text=True)
-    assert failed.returncode == 1
-    assert "error: there is no file" in failed.stderr.replace("\n", " ")
-    assert "Traceback" not in failed.stderr
-
-
-def test_the_command_line_refuses_a_network_without_weights_and_odd_names(tmp_path):
-    runs = (
-        (["explain", "a.jpg", "b.jpg", "--model", "resnet50"], "resnet50 has no weights. Pass --weights"),
-        (["show", str(tmp_path / "[/x].json")], "[/x].json"),
-        (["aviary", "train", "vgk"], "Did you mean 'vgg'"),
-        (["aviary", "sheet", str(tmp_path / "no" / "sheet.png")], "No such file or directory"),
-    )
-    for arguments, message in runs:
-        failed = subprocess.run([sys.executable, "-m", "partswap", *arguments], capture_output=True, text=True)
-        assert failed.returncode == 1
-        assert message in failed.stderr
-        assert "Traceback" not in failed.stderr
-
-
-def test_importing_partswap_is_quick():
-    code = "import sys, partswap; assert 'torch' not in sys.modules; partswap.METRICS; print(partswap.__version__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == partswap.__version__

@@ -5,13 +5,11 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
-from typer.testing import CliRunner
 
-from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Estimate
-from partswap.models.auxiliaries import AuxiliaryChoice
+from partswap.runs.config import RunConfig
 from partswap.runs.workbench import open_workbench
 from partswap.search.methods.hard import Hard
 from partswap.studies.sanity import (
@@ -25,15 +23,13 @@ from partswap.studies.sanity import (
     weights_of,
 )
 
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+BIRDS = RunConfig(data="aviary", model="aviary:vgg", options={"per_class": 1}, precision="float32")
 
 
 @pytest.fixture(scope="module")
-def bench(cache):
-    return open_workbench("aviary", None, "aviary:vgg", auxiliary=AuxiliaryChoice("aviary"), cache=cache, per_class=2)
+def bench(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    return open_workbench(BIRDS.with_(auxiliary="aviary", cache=cache, options={"per_class": 2}))
 
 
 def test_random_weights_change_explanations(bench):
@@ -130,7 +126,7 @@ def test_what_cannot_be_checked_is_named(bench):
         check_sanity(bench, which=["tail"])
     with pytest.raises(SettingError, match="wants annotated parts"):
         check_stability(bench, method=Hard(by="parts"))
-    bare = open_workbench("aviary", None, "aviary:vgg", per_class=1)
+    bare = open_workbench(BIRDS)
     bare.explainer.cut.head.parameters = lambda: iter(())  # a head without weights, such as plain pooling
     with pytest.raises(PartswapError, match="no weights of its own"):
         weights_of(bare, "head")
@@ -140,14 +136,3 @@ def test_estimates_show_themselves():
     assert Estimate.of([]).show() == "-"
     assert Estimate.of([0.5]).show(factor=100) == "50.0"
     assert Estimate.of([0.5, 0.5]).show(digits=2) == "0.50 [0.50, 0.50]"
-
-
-@pytest.mark.parametrize(("check", "extra"), [("sanity", ["--which", "head"]), ("stability", ["--pixels", "2"])])
-def test_checks_from_the_command_line(check, extra, cache, tmp_path):
-    command = ["check", check, "--data", "aviary", "--model", "aviary:vgg", "--auxiliary", "aviary", "--queries", "2"]
-    command += ["--distractors", "1", "--option", "per_class=2", "--cache", str(cache), "--precision", "float32"]
-    result = CliRunner().invoke(app, [*command, *extra, "--out", str(tmp_path)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    rows = (tmp_path / f"{check}.csv").read_text().splitlines()
-    assert len(rows) == 2
-    assert rows[1].split(",")[0] == extra[1]

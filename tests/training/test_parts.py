@@ -1,7 +1,5 @@
 """Parts: the detector, clustering into parts, the auxiliary table, tuning."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
-from typer.testing import CliRunner
 
-from partswap.cli.main import app
 from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts
 from partswap.data.sets.aviary import Aviary
@@ -24,6 +20,7 @@ from partswap.models.auxiliaries import AuxiliaryChoice, load_auxiliary
 from partswap.models.open import open_classifier
 from partswap.models.parts import load_detector
 from partswap.models.zoo import load_model
+from partswap.runs.config import RunConfig
 from partswap.runs.workbench import open_workbench
 from partswap.search.clusters import directions
 from partswap.studies.clustering import cluster_parts, draw_clusters, name_clusters
@@ -178,20 +175,8 @@ def test_wrong_folders_and_data_without_keypoints_are_named(detector, tmp_path):
 # -- the table and tuning -------------------------------------------------------------------------------------------
 
 
-def test_tuning_from_the_command_line(tmp_path):
-    command = ["tune", "--data", "aviary", "--model", "aviary:vgg", "--auxiliary", "aviary", "--queries", "4"]
-    command += ["--split", "test", "--distractors", "2", "--lam", "0", "--lam", "0.4", "--tau", "0.1"]
-    command += ["--out", str(tmp_path), "--cache", str(tmp_path / "cache"), "--option", "per_class=3"]
-    result = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    record = json.loads((tmp_path / "tune.json").read_text())
-    assert len(record["points"]) == 2
-    assert record["best"] in record["points"]
-    assert (tmp_path / "tune.png").stat().st_size > 10_000
-
-
 def test_tuning_needs_an_auxiliary_a_method_with_settings_and_keypoints(tmp_path):
-    bench = open_workbench("aviary", None, "aviary:vgg", cache=tmp_path, per_class=1)
+    bench = open_workbench(RunConfig(data="aviary", model="aviary:vgg", cache=tmp_path, options={"per_class": 1}))
     with pytest.raises(SettingError, match="no auxiliary"):
         tune(bench)
     with pytest.raises(SettingError, match="has no lam"):
@@ -202,7 +187,7 @@ def test_a_classifier_of_other_classes_is_refused(tmp_path):
     (tmp_path / "a").mkdir()
     Aviary("test", per_class=1).image(0).save(tmp_path / "a" / "0.png")
     with pytest.raises(ShapeError, match="40 classes and the data set 1"):
-        open_workbench("folder", tmp_path, "aviary:vgg", split="all")
+        open_workbench(RunConfig(data="folder", path=tmp_path, model="aviary:vgg", split="all"))
 
 
 def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
@@ -212,12 +197,13 @@ def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
         (tmp_path / f"{index:03d}.{name}").mkdir()
         birds.image(index).save(tmp_path / f"{index:03d}.{name}" / "0.png")
     with pytest.raises(DataError, match=f"class 3 of the classifier is '{birds.classes[3]}'.*'{birds.classes[7]}'"):
-        open_workbench("folder", tmp_path, "aviary:vgg", split="all")
+        open_workbench(RunConfig(data="folder", path=tmp_path, model="aviary:vgg", split="all"))
     weights = str(tmp_path / "weights.safetensors")
     save_file(load_model("timm:test_resnet", classes=40).state_dict(), weights)
     with pytest.raises(SettingError, match="timm:test_resnet has no weights"):
-        open_workbench("folder", tmp_path, "timm:test_resnet", split="all")
-    zoo = open_workbench("folder", tmp_path, "timm:test_resnet", weights=weights, split="all")
+        open_workbench(RunConfig(data="folder", path=tmp_path, model="timm:test_resnet", split="all"))
+    config = RunConfig(data="folder", path=tmp_path, model="timm:test_resnet", weights=weights, split="all")
+    zoo = open_workbench(config)
     assert list(zoo.classifier.classes)[3] == birds.classes[7]  # it knows no names of its own
 
 

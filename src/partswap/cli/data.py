@@ -6,45 +6,43 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from partswap.cli import options as common
+from partswap.cli.options import DATASETS, DataOptions, console, say
 from partswap.errors import SettingError
 from partswap.options import parse_options
 
-data_app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
-console = Console()
+app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
 #: Problems of one kind that are written out; the rest are counted.
 SHOWN = 10
 
-Name = Annotated[str, typer.Argument(help="cub, dogs, inaturalist, folder or aviary.")]
+Name = Annotated[str, typer.Argument(help=f"Data set: {DATASETS}.")]
 Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has none).")]
 
 
-@data_app.command("list")
+@app.command("list")
 def list_() -> None:
     """List the data sets."""
-    from partswap.data import DATASETS
+    from partswap.data import DATASETS as KINDS
 
     table = Table("name", "splits", "from", "get", "what")
-    for name in DATASETS:
-        kind = DATASETS.get(name)
+    for name in KINDS:
+        kind = KINDS.get(name)
         what = (kind.__doc__ or "").strip().partition("\n")[0]
         source = "a folder" if kind.needs_path else "nothing"
         table.add_row(name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what)
     console.print(table)
 
 
-@data_app.command()
+@app.command()
 def check(
     name: Name,
     path: Where = None,
     split: Annotated[str | None, typer.Option(help="One split; all if not given.")] = None,
     workers: Annotated[int, typer.Option(help="Threads that read images.")] = 4,
-    option: common.DataOptions = None,
+    option: DataOptions = None,
 ) -> None:
     """Read everything and say all that is wrong; exit code 1 if anything is."""
     from partswap.data.care.check import check_dataset
@@ -66,7 +64,7 @@ def _print_report(report: Any) -> None:
     facts += [f"{count} {mode} images" for mode, count in report.modes.most_common()]
     if report.widths and report.heights:
         facts.append("{} to {} x {} to {} pixels".format(*report.widths, *report.heights))
-    _say(", ".join(facts))
+    say(", ".join(facts))
     for title, found in (("problem", report.problems), ("note", report.notes)):
         for kind in dict.fromkeys(p.kind for p in found):
             _print_kind(title, kind, [p for p in found if p.kind == kind])
@@ -82,16 +80,12 @@ def _print_report(report: Any) -> None:
 def _print_kind(title: str, kind: str, found: list[Any]) -> None:
     console.print(Text(f"{kind}: {len(found)}", "bold red" if title == "problem" else "bold"))
     for one in found[:SHOWN]:
-        _say(f"  {one.what}" if one.where in one.what else f"  {one.where}: {one.what}")
+        say(f"  {one.what}" if one.where in one.what else f"  {one.where}: {one.what}")
     if len(found) > SHOWN:
-        _say(f"  … and {len(found) - SHOWN} more")
+        say(f"  … and {len(found) - SHOWN} more")
 
 
-def _say(message: str) -> None:
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
-
-
-@data_app.command()
+@app.command()
 def show(
     name: Name,
     path: Where = None,
@@ -100,7 +94,7 @@ def show(
     count: Annotated[int, typer.Option(help="How many.")] = 40,
     columns: Annotated[int, typer.Option(help="How many side by side.")] = 8,
     seed: Annotated[int, typer.Option(help="Which images, at random.")] = 0,
-    option: common.DataOptions = None,
+    option: DataOptions = None,
 ) -> None:
     """Draw a contact sheet with keypoints, masks and class names."""
     from partswap.data import open_dataset
@@ -114,11 +108,11 @@ def show(
     except ValueError as error:
         raise SettingError(f"{out} has no suffix of an image.", "Use .png or .jpg.") from error
     for left_out, reason in data.skipped:
-        _say(f"left out {left_out}: {reason}")
-    _say(f"drew {out}")
+        say(f"left out {left_out}: {reason}")
+    say(f"drew {out}")
 
 
-@data_app.command()
+@app.command()
 def get(
     name: Name,
     into: Annotated[Path, typer.Argument(help="Folder to make it in.")],
@@ -130,8 +124,6 @@ def get(
     from partswap.data.care import archives
 
     made = archives.get(name, into, archive or None)
-    _say(f"made {', '.join(made)} in {into}" if made else f"everything is already in {into}")
+    say(f"made {', '.join(made)} in {into}" if made else f"everything is already in {into}")
     if name == "dogs":
-        _say(
-            "keypoints: ask for StanfordExtra_v12.json at https://github.com/benjiebob/StanfordExtra, put it there too"
-        )
+        say("keypoints: ask for StanfordExtra_v12.json at https://github.com/benjiebob/StanfordExtra, put it there too")

@@ -1,46 +1,135 @@
-"""Options that several commands have, and what is done with them."""
+"""What commands share: flags, the configuration that is made of them, and how they speak."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import typing
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from partswap.options import AUXILIARY_HELP, MODEL_HELP
+from partswap.registry import registered
+from partswap.runs.config import RunConfig, flag_of, read_config
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
+    from partswap.runs.workbench import Workbench
 
 console = Console()
 
-Data = Annotated[str, typer.Option(help="Data set: cub, dogs, inaturalist, folder, aviary.")]
-DataPath = Annotated[Path | None, typer.Option("--path", help="Its folder.")]
-DataOptions = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="NAME=VALUE for the data set (supercategory=Birds); repeat for more."),
-]
-SplitOption = Annotated[str, typer.Option(help="Images to explain: a split of the data set (see partswap data list).")]
-Model = Annotated[str, typer.Option(help=MODEL_HELP)]
-Weights = Annotated[str | None, typer.Option(help="Its weights: a file, or 'default' for official ones.")]
-Layer = Annotated[str | None, typer.Option(help="Where to cut it (see partswap layers).")]
-AuxiliaryOption = Annotated[str | None, typer.Option(help=AUXILIARY_HELP)]
-Distractors = Annotated[int, typer.Option(help="How many images to take regions from.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder for features; default: $PARTSWAP_CACHE, or your cache.")]
-PrecisionOption = Annotated[
-    str, typer.Option(help="Of features: float32, bfloat16, or auto, what this machine is fast at.")
-]
-Seed = Annotated[int, typer.Option(help="For everything random.")]
+Command = Callable[..., None]
+
+
+def flag(name: str, **more: Any) -> Any:
+    """Return the option of a field of `RunConfig`: its flag and its help text."""
+    return typer.Option(flag_of(name), **{"help": RunConfig.model_fields[name].description, **more})
+
+
+def names(package: str) -> str:
+    """Return what a package registers, for a help text."""
+    return ", ".join(registered(package))
+
+
+METHODS = names("partswap.search.methods")
+DATASETS = names("partswap.data.sets")
+
+# For commands that make no `RunConfig` of them.
+Data = Annotated[str, flag("data")]
+DataPath = Annotated[Path | None, flag("path")]
+DataOptions = Annotated[list[str] | None, flag("options")]
+Model = Annotated[str, flag("model")]
+Weights = Annotated[str | None, flag("weights")]
+Layer = Annotated[str | None, flag("layer")]
+Cache = Annotated[Path | None, flag("cache")]
+Precision = Annotated[str, flag("precision")]
+Seed = Annotated[int, flag("seed")]
 Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
+
+
+def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[Command], Command]:
+    """Give a command flags for fields of `RunConfig`, and as its first argument the configuration they make.
+
+    Parameters
+    ----------
+    *fields : str
+        Those with the default they have in `RunConfig`.
+    file : bool
+        Whether a YAML file, the command's argument, may say what the flags do not.
+    **defaults : Any
+        More fields, with defaults of the command's own.
+    """
+    usual = {name: RunConfig.model_fields[name].default for name in fields} | defaults
+
+    def decorate(command: Command) -> Command:
+        def run(**given: Any) -> None:
+            flags = {name: given.pop(name) for name in usual}
+            command(read_config(given.pop("config", None), flags), **given)
+
+        parameters = [_parameter(name, default, file) for name, default in usual.items()]
+        if file:
+            argument = typer.Argument(help="YAML file with the same fields as the flags below, which win.")
+            parameters.append(_keyword("config", Annotated[Path | None, argument], None))
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        parameters += [_keyword(p.name, p.annotation, p.default) for p in own]
+        parameters.sort(key=lambda p: p.default is not p.empty)  # what is required first
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, default: Any, file: bool) -> inspect.Parameter:
+    field = RunConfig.model_fields[name]
+    kind, shown = _kind(field.annotation), {}
+    if default == {}:
+        default = None
+    if file and field.is_required():
+        default, shown = None, {"help": f"{field.description} Required, here or in the file."}
+    elif file and default is not None:  # not given is None, so that the file is known to decide
+        default, shown = None, {"show_default": ", ".join(default) if isinstance(default, tuple) else str(default)}
+    elif field.is_required():
+        default = inspect.Parameter.empty
+    return _keyword(name, Annotated[kind | None, flag(name, **shown)], default)
+
+
+def _kind(annotation: Any) -> Any:
+    """Return what the command line reads for a field: text where `RunConfig` knows better what may be said."""
+    if isinstance(annotation, UnionType):
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
+    origin = typing.get_origin(annotation)
+    return {tuple: list[str], Mapping: list[str], typing.Literal: str}.get(origin, annotation)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def open_bench(config: RunConfig) -> Workbench:
+    """Return data, classifier and auxiliary of a configuration; say what cannot be read, and show progress."""
+    from partswap.progress import bars
+    from partswap.runs.workbench import open_workbench
+
+    bench = open_workbench(config, bars)
+    say_skipped(config.options, bench.data)
+    return bench
+
+
+def say(message: str) -> None:
+    """Print plain text as it is: paths and class names may look like markup."""
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def say_skipped(options: Mapping[str, Any], *sets: Dataset) -> None:
     """Print how many images cannot be read, if they were to be left out."""
     for data in sets if options.get("skip_bad") else ():
         count = len(data.skipped)
-        console.print(f"{data.split}: {count} of {count + len(data)} images left out, unreadable", highlight=False)
+        say(f"{data.split}: {count} of {count + len(data)} images left out, unreadable")
 
 
 def resolve_precision(precision: str) -> str:

@@ -1,210 +1,159 @@
-"""``partswap train ...`` and ``partswap tune``."""
+"""``partswap train ...``: classifiers and parts detectors."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from partswap.cli import options as common
+from partswap.cli.options import (
+    Cache,
+    Data,
+    DataOptions,
+    DataPath,
+    Precision,
+    Seed,
+    Threads,
+    console,
+    resolve_precision,
+    say_skipped,
+    use_threads,
+)
 from partswap.errors import SettingError
-from partswap.options import AUXILIARY_HELP, parse_options
+from partswap.options import parse_options
 
-train_app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
-console = Console()
+if TYPE_CHECKING:
+    from partswap.data.base import Dataset
+    from partswap.training.loop import Recipe
+
+app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
 
 Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
 Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
-ViewsOption = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+Views = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+Out = Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")]
+Epochs = Annotated[int, typer.Option(help="Passes over the images.")]
+Batch = Annotated[int, typer.Option(help="Images per step.")]
+Optimizer = Annotated[str, typer.Option(help="sgd or adamw.")]
+Schedule = Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")]
+WeightDecay = Annotated[float, typer.Option(help="Weight decay.")]
+FreezeNorm = Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")]
+TrainSplit = Annotated[str, typer.Option(help="Images to learn from.")]
+TestSplit = Annotated[str, typer.Option(help="Images to measure on, once, at the end.")]
 
 
-@train_app.command("classifier")
+@app.command("classifier")
 def classifier(
-    data: common.Data,
-    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
+    data: Data,
+    out: Out,
+    path: DataPath = None,
+    option: DataOptions = None,
     arch: Annotated[
         str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any torchvision or timm name.")
     ] = "vgg16",
     start: Start = "default",
     freeze: Freeze = None,
-    views: ViewsOption = 4,
+    views: Views = 4,
     resize: Resize = None,
     pooled_start: Annotated[
         bool, typer.Option(help="New linear layers on a whole grid (VGG) start as if it were averaged; for few images.")
     ] = False,
-    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
+    epochs: Epochs = 100,
     lr: Annotated[str, typer.Option(help="Learning rate, or 'auto' to try some for one epoch each.")] = "0.01",
     new_lr: Annotated[
         float | None, typer.Option(help="Of layers that start random; with --lr auto, in proportion to 0.01.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
-    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
-    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4,
+    batch: Batch = 32,
+    optimizer: Optimizer = "sgd",
+    schedule: Schedule = "steps",
+    weight_decay: WeightDecay = 1e-4,
     label_smoothing: Annotated[float, typer.Option(help="Share of the target spread over all classes.")] = 0.0,
     mixup: Annotated[float, typer.Option(help="Beta parameter of mixup; 0 is none.")] = 0.0,
-    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
-    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
-    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: common.PrecisionOption = "auto",
-    cache: common.Cache = None,
-    seed: common.Seed = 0,
+    freeze_norm: FreezeNorm = True,
+    train_split: TrainSplit = "train",
+    test_split: TestSplit = "test",
+    precision: Precision = "auto",
+    cache: Cache = None,
+    seed: Seed = 0,
     processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
-    threads: common.Threads = None,
+    threads: Threads = None,
 ) -> None:
     """Fine-tune a classifier; a killed run goes on with the same command."""
-    from partswap.data.base import open_dataset
     from partswap.progress import bars
     from partswap.training.classifier import train_classifier
     from partswap.training.devices import launch
     from partswap.training.plan import Plan
 
-    common.use_threads(threads)
+    use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize, pooled_start)
-    options = parse_options(option)
-    sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
-    common.say_skipped(options, *sets)
+    learn, measure = _open(data, path, option, train_split, test_split)
 
     def run(accelerator: Any) -> None:
         train_classifier(
-            sets[0], sets[1], plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
+            learn, measure, plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
             console=console, accelerator=accelerator,
         )  # fmt: skip
 
     launch(processes, run)
 
 
-@train_app.command("parts")
+@app.command("parts")
 def parts(
-    data: common.Data,
-    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")],
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
+    data: Data,
+    out: Out,
+    path: DataPath = None,
+    option: DataOptions = None,
     arch: Annotated[
         str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any torchvision or timm name.")
     ] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
     start: Start = "default",
     freeze: Freeze = None,
-    views: ViewsOption = 4,
+    views: Views = 4,
     resize: Resize = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 50,
+    epochs: Epochs = 50,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
     new_lr: Annotated[float | None, typer.Option(help="Learning rate of the 1 x 1 convolution.")] = None,
-    batch: Annotated[int, typer.Option(help="Images per step.")] = 32,
-    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd",
-    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4,
-    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True,
-    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train",
-    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test",
-    precision: common.PrecisionOption = "auto",
-    cache: common.Cache = None,
-    seed: common.Seed = 0,
-    threads: common.Threads = None,
+    batch: Batch = 32,
+    optimizer: Optimizer = "sgd",
+    schedule: Schedule = "steps",
+    weight_decay: WeightDecay = 1e-4,
+    freeze_norm: FreezeNorm = True,
+    train_split: TrainSplit = "train",
+    test_split: TestSplit = "test",
+    precision: Precision = "auto",
+    cache: Cache = None,
+    seed: Seed = 0,
+    threads: Threads = None,
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
-    from partswap.data.base import open_dataset
     from partswap.progress import bars
     from partswap.training.parts import train_parts
     from partswap.training.plan import Plan
 
-    common.use_threads(threads)
+    use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
-    options = parse_options(option)
-    sets = [open_dataset(data, path, split, **options) for split in (train_split, test_split)]
-    common.say_skipped(options, *sets)
-    train_parts(sets[0], sets[1], plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
+    learn, measure = _open(data, path, option, train_split, test_split)
+    train_parts(learn, measure, plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
 
 
-def tune(
-    data: common.Data,
-    model: common.Model,
-    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
-    split: Annotated[
-        str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
-    ] = "train",
-    weights: common.Weights = None,
-    layer: common.Layer = None,
-    method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
-    queries: Annotated[int, typer.Option(help="How many images to explain with each pair.")] = 100,
-    distractors: common.Distractors = 20,
-    lam: Annotated[
-        list[float] | None, typer.Option(help="Weights to try; repeat the flag. Default 0, 0.1, 0.2, 0.4, 0.8.")
-    ] = None,
-    tau: Annotated[
-        list[float] | None, typer.Option(help="Temperatures to try; repeat the flag. Default 0.03, 0.1, 0.3.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
-    precision: common.PrecisionOption = "auto",
-    cache: common.Cache = None,
-    seed: common.Seed = 0,
-) -> None:
-    """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
-    from partswap.models.auxiliaries import AuxiliaryChoice
-    from partswap.progress import bars
-    from partswap.runs.workbench import open_workbench
-    from partswap.store import write_json
-    from partswap.studies.tune import LAMBDAS, TAUS
-    from partswap.studies.tune import tune as run
+def _open(data: str, path: Path | None, option: list[str] | None, *splits: str) -> list[Dataset]:
+    from partswap.data.base import open_dataset
 
     options = parse_options(option)
-    bench = open_workbench(
-        data, path, model, split=split, weights=weights, layer=layer, auxiliary=AuxiliaryChoice.parse(auxiliary),
-        cache=cache, precision=precision, track=bars, **options,
-    )  # fmt: skip
-    common.say_skipped(options, bench.data)
-    tuning = run(bench, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=queries,
-                 distractors=distractors, seed=seed, track=bars)  # fmt: skip
-    console.print(tuning.table().rich())
-    tuning.table().save(out, "tune")
-    write_json(out / "tune.json", tuning.record())
-    picture = tuning.plot(out / "tune.png")
-    console.print(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}", highlight=False)
+    sets = [open_dataset(data, path, split, **options) for split in splits]
+    say_skipped(options, *sets)
+    return sets
 
 
-def encode(
-    data: common.Data,
-    model: common.Model,
-    auxiliary: Annotated[list[str] | None, typer.Option(help=f"{AUXILIARY_HELP} Repeat for more.")] = None,
-    path: common.DataPath = None,
-    option: common.DataOptions = None,
-    split: common.SplitOption = "test",
-    weights: common.Weights = None,
-    layer: common.Layer = None,
-    precision: common.PrecisionOption = "auto",
-    cache: common.Cache = None,
-) -> None:
-    """Compute the features of a split ahead of time; whatever needs them later starts at once."""
-    from partswap.models.auxiliaries import AuxiliaryChoice
-    from partswap.progress import bars
-    from partswap.runs.workbench import open_workbench
-
-    options = parse_options(option)
-    bench = open_workbench(
-        data, path, model, split=split, weights=weights, layer=layer, cache=cache,
-        precision=precision, track=bars, **options,
-    )  # fmt: skip
-    common.say_skipped(options, bench.data)
-    grids = bench.encodings.grids
-    for text in auxiliary or ():
-        grids = bench.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
-    console.print(f"{len(grids)} images of {data} {split}, grid {bench.explainer.cut.grid}", highlight=False)
-
-
-def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
+def _recipe(*, lr: str, precision: str, **rest: Any) -> Recipe:
     from partswap.training.loop import Recipe
 
     if lr != "auto":
@@ -212,4 +161,4 @@ def _recipe(*, lr: str, precision: str, **rest: Any) -> Any:
             rest["lr"] = float(lr)
         except ValueError as error:
             raise SettingError(f"the learning rate is {lr!r}.", "Give a number, or auto.") from error
-    return Recipe(precision=common.resolve_precision(precision), **rest)  # type: ignore[arg-type]
+    return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]

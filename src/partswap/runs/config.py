@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from partswap.errors import SettingError, suggest
-from partswap.options import AUXILIARY_HELP, MODEL_HELP
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from partswap.errors import FileFormatError, SettingError, suggest
+from partswap.options import AUXILIARY_HELP, MODEL_HELP, check_options, parse_options
+from partswap.registry import registered
 
 if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
     from partswap.search import Method
 
-REQUIRED = " Required, here or in the file."
+#: What to give where a value has the wrong type, by field or by the kind of pydantic's error.
+WANTED = {
+    "methods": "a list of words",
+    "options": "NAME: VALUE pairs",
+    "settings": "METHOD: {NAME: VALUE}",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text (in quotes if need be)",
+    "is": "a path",
+}
 
 
-@dataclass(frozen=True)
-class About:
-    """What there is to know about a field.
+def about(text: str, default: Any = ..., *, flag: str | None = None, matters: bool = True, **rules: Any) -> Any:
+    """Return a field with its help text.
 
-    Attributes
-    ----------
-    help : str
-        For people.
-    flag : str or None
-        On the command line, if it is not the field's name.
-    matters : bool
-        Whether another value would give other explanations.
+    Its flag is given if that is not its name; a field matters if another value would give other explanations.
     """
-
-    help: str
-    flag: str | None = None
-    matters: bool = True
+    return Field(default, description=text, json_schema_extra={"flag": flag, "matters": matters}, **rules)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(BaseModel):
     """Everything one run needs to know; each field is a line of a YAML file and a flag of ``partswap run``.
 
     Attributes are described by their help texts: ``partswap run --help``.
@@ -52,102 +52,104 @@ class RunConfig:
     0.1
     """
 
-    data: Annotated[str, About(f"Data set: cub, dogs, inaturalist, folder, aviary.{REQUIRED}")]
-    # Where files lie does not matter, what is in them does: data and weights are compared by their fingerprints.
-    path: Annotated[Path | None, About("Its folder.", matters=False)] = None
-    split: Annotated[str, About("Images to explain: a split of the data set (see partswap data list).")] = "test"
-    options: Annotated[Mapping[str, Any], About("NAME=VALUE for the data set; repeat for more.", flag="--option")] = (
-        field(default_factory=dict)
-    )
-    model: Annotated[str, About(MODEL_HELP + REQUIRED, matters=False)]
-    weights: Annotated[str | None, About("Its weights: a file, or 'default' for official ones.", matters=False)] = None
-    layer: Annotated[str | None, About("Where to cut it (see partswap layers).")] = None
-    auxiliary: Annotated[str | None, About(AUXILIARY_HELP)] = None
-    tau: Annotated[float | None, About("Temperature of the auxiliary, if not its own.")] = None
-    methods: Annotated[
-        tuple[str, ...], About("Method: goyal, paper, partswap, scout, hard; repeat.", flag="--method")
-    ] = ("partswap",)
-    settings: Annotated[
-        Mapping[str, Mapping[str, Any]], About("METHOD.NAME=VALUE; repeat for more.", flag="--setting")
-    ] = field(default_factory=dict)
-    distractors: Annotated[int, About("How many images to take regions from.")] = 20
-    selection: Annotated[str, About("Which class to explain towards: confusion or attributes.")] = "confusion"
-    queries: Annotated[int | None, About("Explain only so many images, drawn at random.")] = None
-    seed: Annotated[int, About("For everything random.")] = 0
-    precision: Annotated[str, About("Of features: float32, bfloat16, or auto, what this machine is fast at.")] = "auto"
-    device: Annotated[str, About("Where networks compute: cpu, cuda, mps, or auto.")] = "cpu"
-    shard: Annotated[int, About("Explanations per file.")] = 20
-    cache: Annotated[
-        Path | None, About("Folder for features; default: $PARTSWAP_CACHE, or your cache.", matters=False)
-    ] = None
-    out: Annotated[Path, About("Folder of the run.", matters=False)] = Path("out/run")
-    workers: Annotated[int | None, About("Processes; one per core if not given.", matters=False)] = None
-    on: Annotated[str, About("Where: local or ray.", matters=False)] = "local"
-    address: Annotated[
-        str | None, About("Address of a Ray cluster; one is started here if not given.", matters=False)
-    ] = None
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    def __post_init__(self) -> None:
+    data: str = about(f"Data set: {', '.join(registered('partswap.data.sets'))}.")
+    # Where files lie does not matter, what is in them does: data and weights are compared by their fingerprints.
+    path: Path | None = about("Its folder.", None, matters=False)
+    split: str = about("Images to explain: a split of the data set (see partswap data list).", "test")
+    options: Mapping[str, Any] = about(
+        "NAME=VALUE for the data set (supercategory=Birds); repeat for more.", {}, flag="--option"
+    )
+    model: str = about(MODEL_HELP, matters=False)
+    weights: str | None = about("Its weights: a file, or 'default' for official ones.", None, matters=False)
+    layer: str | None = about("Where to cut it (see partswap layers).", None)
+    auxiliary: str | None = about(AUXILIARY_HELP, None)
+    tau: float | None = about("Temperature of the auxiliary, if not its own.", None, gt=0)
+    methods: tuple[str, ...] = about(
+        f"Method: {', '.join(registered('partswap.search.methods'))}; repeat.", ("partswap",), flag="--method"
+    )
+    settings: Mapping[str, Mapping[str, Any]] = about("METHOD.NAME=VALUE; repeat for more.", {}, flag="--setting")
+    distractors: int = about("How many images to take regions from.", 20, ge=1)
+    selection: Literal["confusion", "attributes"] = about(
+        "Which class to explain towards: confusion or attributes.", "confusion"
+    )
+    queries: int | None = about("Explain only so many images, drawn at random.", None, ge=1)
+    seed: int = about("For everything random.", 0, ge=0)
+    precision: Literal["float32", "bfloat16", "auto"] = about(
+        "Of features: float32, bfloat16, or auto, what this machine is fast at.", "auto"
+    )
+    device: Literal["cpu", "cuda", "mps", "auto"] = about("Where networks compute: cpu, cuda, mps, or auto.", "cpu")
+    shard: int = about("Explanations per file.", 20, ge=1)
+    cache: Path | None = about("Folder for features; default: $PARTSWAP_CACHE, or your cache.", None, matters=False)
+    out: Path = about("Folder of the run.", Path("out/run"), matters=False)
+    workers: int | None = about("Processes; one per core if not given.", None, matters=False, ge=1)
+    on: Literal["local", "ray"] = about("Where: local or ray.", "local", matters=False)
+    address: str | None = about("Address of a Ray cluster; one is started here if not given.", None, matters=False)
+
+    def __init__(self, where: Mapping[str, str] | None = None, /, **values: Any) -> None:
+        """Check everything; `where` says where values were given, by field, for messages."""
         from partswap.data.base import DATASETS
 
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _refusal(error, values, where or {}) from error
         DATASETS.get(self.data)
-        least = {"distractors": 1, "queries": 1, "seed": 0, "shard": 1, "workers": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise SettingError(f"{name} is {value}.", f"Use {low} or more.")
-        choices = {
-            "selection": ("confusion", "attributes"),
-            "precision": ("float32", "bfloat16", "auto"),
-            "device": ("cpu", "cuda", "mps", "auto"),
-            "on": ("local", "ray"),
-        }
-        for name, known in choices.items():
-            value = getattr(self, name)
-            if value not in known:
-                raise SettingError(f"{name} is {value!r}.", suggest(value, known) or f"Use one of {', '.join(known)}.")
-        if self.tau is not None and not self.tau > 0:
-            raise SettingError(f"tau is {self.tau}.", "A temperature is above zero.")
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise SettingError(f"methods is {list(self.methods)}.", "Name at least one, and none twice.")
         self.build_methods()
 
+    @field_validator("path", "cache", "out", mode="before")
+    @classmethod
+    def _path(cls, value: Any) -> Any:
+        return Path(value) if isinstance(value, str) else value
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+    @field_validator("tau", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        with suppress(ValueError):  # YAML takes 1e-3 for a word
+            return float(value) if isinstance(value, str) else value
+        return value
+
+    def with_(self, **changes: Any) -> RunConfig:
+        """Return the same configuration with some fields changed, checked as a new one is."""
+        return RunConfig(**{**dict(self), **changes})
+
     def build_methods(self, tau: float | None = None) -> dict[str, Method]:
         """Return the methods by name with their settings; `tau` is the auxiliary's, for those that have one."""
         from partswap.search import METHODS
-        from partswap.search.settings import changed
 
-        made = {name: METHODS.get(name)() for name in self.methods}
+        kinds = {name: METHODS.get(name) for name in self.methods}
         for name in self.settings:
-            if name not in made:
+            if name not in kinds:
                 raise SettingError(
                     f"settings are for the method {name!r}, which is not run.",
-                    f"{suggest(name, made)} Methods: {', '.join(made)}.".strip(),
+                    f"{suggest(name, kinds)} Methods: {', '.join(kinds)}.".strip(),
                 )
         built = {}
-        for name, method in made.items():
-            known = [f.name for f in fields(method) if f.init]
-            if tau is not None and "tau" in known:
-                method = changed(method, tau=tau)
-            for setting, value in self.settings.get(name, {}).items():
-                if setting not in known:
-                    raise SettingError(
-                        f"the method {name} has no setting {setting!r}.",
-                        f"{suggest(setting, known)} It has: {', '.join(known)}.".strip(),
-                    )
-                method = replace(method, **{setting: _number(value)})
-            built[name] = method
+        for name, kind in kinds.items():
+            usual = {"tau": tau} if tau is not None and "tau" in inspect.signature(kind).parameters else {}
+            given = check_options(
+                kind, self.settings.get(name, {}), what=f"the method {name}", word="setting", label=f"{name}.{{name}}"
+            )
+            built[name] = kind(**usual | given)
         return built
 
     def record(self) -> dict[str, Any]:
         """Return all fields as plain values."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return self.model_dump(mode="json", fallback=str)
 
     def deciding(self) -> dict[str, Any]:
         """Return the fields that decide what comes out; of an auxiliary not where its weights lie."""
         from partswap.models.auxiliaries import AuxiliaryChoice
 
-        found = {name: value for name, value in self.record().items() if about_field(name)[1].matters}
+        found = {name: value for name, value in self.record().items() if _extra(name)["matters"]}
         if self.auxiliary is not None:
             found["auxiliary"] = str(replace(AuxiliaryChoice.parse(self.auxiliary), weights=None))
         return found
@@ -155,95 +157,96 @@ class RunConfig:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunConfig:
         """Return what `record` told."""
-        return make_config({name: (value, "in its record") for name, value in record.items()})
-
-
-def about_field(name: str) -> tuple[Any, About]:
-    """Return the type of a field and what there is to know about it."""
-    kind, about = typing.get_args(_hints()[name])
-    return kind, about
-
-
-@functools.cache
-def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(RunConfig, include_extras=True)
-
-
-def make_config(given: Mapping[str, tuple[Any, str]]) -> RunConfig:
-    """Return a configuration from values, each with where it was given, after checking names and types."""
-    known = {f.name: f for f in fields(RunConfig)}
-    for name, (_, where) in given.items():
-        if name not in known:
-            raise SettingError(
-                f"there is no field {name!r} ({where}).", suggest(name, known) or f"Fields: {', '.join(known)}."
-            )
-    for name, about in known.items():
-        if name not in given and about.default is MISSING and about.default_factory is MISSING:
-            raise SettingError(f"{name} is missing.", f"Write '{name}: ...' into the file, or pass {flag_of(name)}.")
-    return RunConfig(**{name: _checked(name, value, where) for name, (value, where) in given.items()})
+        return cls(dict.fromkeys(record, "in its record"), **record)
 
 
 def flag_of(name: str) -> str:
     """Return the flag of a field."""
-    return about_field(name)[1].flag or f"--{name.replace('_', '-')}"
+    return _extra(name)["flag"] or f"--{name.replace('_', '-')}"
 
 
-def kind_of(annotation: Any) -> tuple[Any, bool]:
-    """Return what a field holds and whether it may be None."""
-    if isinstance(annotation, UnionType):
-        inner = [part for part in typing.get_args(annotation) if part is not type(None)]
-        return inner[0], True
-    return annotation, False
+def read_config(path: Path | None, flags: Mapping[str, Any] | None = None) -> RunConfig:
+    """Return a configuration from a YAML file (if there is one) and flags, which win where they are not None."""
+    values, where = ({}, {}) if path is None else _read_yaml(path)
+    for name, value in (flags or {}).items():
+        if value is None or value == []:
+            continue
+        said: Mapping[str, Any] = values[name] if isinstance(values.get(name), Mapping) else {}
+        if name == "options":
+            value = {**said, **parse_options(value)}
+        elif name == "settings":
+            value = _parse_settings(said, value)
+        values[name], where[name] = value, f"from {flag_of(name)}"
+    return RunConfig(where, **values)
 
 
-def _checked(name: str, value: Any, where: str) -> Any:
-    kind, optional = kind_of(about_field(name)[0])
-    if value is None and optional:
-        return None
-    origin = typing.get_origin(kind)
-    if origin is tuple:
-        words = [value] if isinstance(value, str) else value
-        if isinstance(words, Sequence) and all(isinstance(word, str) for word in words):
-            return tuple(words)
-        wanted = "a list of words"
-    elif origin is Mapping:
-        nested = name == "settings"
-        if isinstance(value, Mapping) and all(
-            isinstance(k, str) and (isinstance(v, Mapping) or not nested) for k, v in value.items()
-        ):
-            return {k: dict(v) if nested else v for k, v in value.items()}
-        wanted = "METHOD: {NAME: VALUE}" if nested else "NAME: VALUE pairs"
-    elif kind is Path:
-        if isinstance(value, str | Path):
-            return Path(value)
-        wanted = "a path"
-    elif kind is float:
-        value = _number(value)
-        if isinstance(value, float | int) and not isinstance(value, bool):
-            return float(value)
-        wanted = "a number"
-    else:
-        if isinstance(value, kind) and not isinstance(value, bool):
-            return value
-        wanted = {int: "a whole number", str: "text (in quotes if need be)"}[kind]
-    raise SettingError(f"{name} is {value!r} ({where}).", f"Give {wanted}.")
+def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the fields of a file, and the line of each."""
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"there is no file {path} ({error.strerror}).", "Check the path.") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise FileFormatError(f"{path} is not text ({error}).", "Give a YAML file.") from error
+    values: dict[str, Any] = {}
+    where: dict[str, str] = {}
+    try:
+        node = loader.get_single_node()
+        if node is not None and not isinstance(node, yaml.MappingNode):
+            raise FileFormatError(f"{path} holds no fields.", "Write one 'name: value' per line.")
+        for key_node, value_node in node.value if node else ():
+            key = str(key_node.value)  # as written: YAML takes the word on for a truth value
+            place = f"line {key_node.start_mark.line + 1} of {path}"
+            if key in values:
+                raise SettingError(f"{key} is given twice ({place}).", "Keep one.")
+            values[key], where[key] = loader.construct_object(value_node, deep=True), place
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise FileFormatError(f"{path} is not valid YAML ({' '.join(str(error).split())}).", "Correct it.") from error
+    finally:
+        loader.dispose()
+    return values, where
 
 
-def _number(value: Any) -> Any:
-    """Return the number that a text is, if it is one: YAML takes 1e-3 for a word."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+def _parse_settings(given: Mapping[str, Any], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    found = {method: dict(values) for method, values in given.items() if isinstance(values, Mapping)}
+    for name, value in parse_options(texts).items():
+        method, dot, setting = name.partition(".")
+        if not dot:
+            raise SettingError(f"the setting is {name!r}.", "Write METHOD.NAME=VALUE, as in paper.keep=0.1.")
+        found.setdefault(method, {})[setting] = value
+    return found
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(inner) for inner in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+def _refusal(error: ValidationError, values: Mapping[str, Any], where: Mapping[str, str]) -> SettingError:
+    """Return the first of pydantic's complaints in our words; a name that does not exist comes before all others."""
+    found = error.errors()
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    name, kind, limits = str(first["loc"][0]), first["type"], first.get("ctx", {})
+    value, place = values.get(name), f" ({where[name]})" if name in where else ""
+    known = RunConfig.model_fields
+    match kind:
+        case "extra_forbidden":
+            return SettingError(
+                f"there is no field {name!r}{place}.", suggest(name, known) or f"Fields: {', '.join(known)}."
+            )
+        case "missing":
+            return SettingError(f"{name} is missing.", f"Write '{name}: ...' into the file, or pass {flag_of(name)}.")
+        case "greater_than_equal":
+            return SettingError(f"{name} is {value}.", f"Use {limits['ge']} or more.")
+        case "greater_than":
+            return SettingError(f"{name} is {value}.", f"Use more than {limits['gt']:g}.")
+        case "literal_error":
+            choices = typing.get_args(known[name].annotation)
+            return SettingError(
+                f"{name} is {value!r}.", suggest(str(value), choices) or f"Use one of {', '.join(choices)}."
+            )
+    wanted = WANTED.get(name) or WANTED[kind.partition("_")[0]]
+    return SettingError(f"{name} is {value!r}{place}.", f"Give {wanted}.")
+
+
+def _extra(name: str) -> dict[str, Any]:
+    return typing.cast("dict[str, Any]", RunConfig.model_fields[name].json_schema_extra)

@@ -16,9 +16,8 @@ from partswap.data.pairs import nearest_by_attributes
 from partswap.errors import SettingError
 from partswap.metrics import METRICS, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
-from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.fingerprint import model_fingerprint
-from partswap.models.precision import check_device, devices, fast_precision
+from partswap.models.precision import check_device, fast_precision
 from partswap.progress import Track, no_progress
 from partswap.runs import figures
 from partswap.runs.bundle import Bundle, Shard
@@ -39,9 +38,8 @@ from partswap.search import Method
 from partswap.search.clusters import fit_centroids
 from partswap.search.methods.hard import Hard
 from partswap.store import read_json, write_json
-from partswap.studies.tables import ResultTable
 
-__all__ = ["Run", "metrics_table", "open_run_workbench", "plan_run", "read_run", "run", "skipped_text"]
+__all__ = ["Run", "plan_run", "read_run", "run"]
 
 
 def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_progress) -> Run:
@@ -52,18 +50,18 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
     config : RunConfig
         Data, classifier, auxiliary, methods, where.
     bench : Workbench, optional
-        Data, classifier and auxiliary, if they have been opened already (see `open_run_workbench`).
+        Data, classifier and auxiliary, if they have been opened already (see `open_workbench`).
     track : Track
         Shows progress; see `partswap.progress`.
     """
     if config.precision == "auto":
-        config = replace(config, precision=fast_precision())
+        config = config.with_(precision=fast_precision())
     if config.device == "auto" or config.on == "local":  # a cluster may have what this machine lacks
-        config = replace(config, device=check_device(config.device))
+        config = config.with_(device=check_device(config.device))
     with only_one(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed
             refuse_others(read_run(config.out), {"settings": config.record(), "versions": versions()})
-        bench = bench or open_run_workbench(config, track)
+        bench = bench or open_workbench(config, track)
         auxiliary = bench.explainer.auxiliary
         methods = config.build_methods(auxiliary.tau if auxiliary else None)
         tasks, skipped = plan_run(config, bench)
@@ -76,19 +74,6 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
         if not _measured(made):
             _finish(made, bench, track)
     return made
-
-
-def open_run_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
-    """Return data, classifier and auxiliary of a run."""
-    auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
-    if auxiliary is not None and config.tau is not None:
-        auxiliary = replace(auxiliary, tau=config.tau)
-    device = config.device if config.device in devices() else "cpu"
-    return open_workbench(
-        config.data, config.path, config.model, split=config.split, weights=config.weights, layer=config.layer,
-        auxiliary=auxiliary, cache=config.cache, precision=config.precision, device=device, track=track,
-        **config.options,
-    )  # fmt: skip
 
 
 def plan_run(config: RunConfig, bench: Workbench) -> tuple[Tasks, dict[str, Any]]:
@@ -203,34 +188,3 @@ def _finish(made: Run, bench: Workbench, track: Track) -> None:
         figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
         content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
         write_json(made.folder / "metrics.json", content)
-
-
-def metrics_table(made: Run) -> ResultTable:
-    """Return the metrics of a finished run, one column per method."""
-    content = read_json(made.folder / "metrics.json")
-    rows = []
-    for name in METRICS.names():
-        metric = METRICS.get(name)()
-        for which in metric.ways:
-            found = [(scores[name][which], scores[name][f"{which}_interval"]) for scores in content.values()]
-            if any(value is not None for value, _ in found):
-                rows.append([metric.heading(which), *(metric.show(*score) for score in found)])
-    settings = made.record["settings"]
-    note = f"{made.record['tasks']} images of {settings['data']} {settings['split']}, {settings['model']}."
-    return ResultTable(f"Run {made.folder}", ["metric", *content], rows, f"{note} {skipped_text(made)}")
-
-
-def skipped_text(made: Run) -> str:
-    """Return in words what a run left out."""
-    skipped = made.record["skipped"]
-    empty = skipped["classes_without_distractors"]
-    words = [f"{skipped['misclassified_queries']} of {made.record['images']} images are misclassified"]
-    if skipped.get("unreadable_images"):
-        words.append(f"{skipped['unreadable_images']} more cannot be read")
-    if empty:
-        words.append(
-            f"{skipped['queries_without_distractors']} have no distractor (no image of {len(empty)} classes is right)"
-        )
-    if skipped["not_drawn"]:
-        words.append(f"{skipped['not_drawn']} were not drawn")
-    return f"Left out: {', '.join(words)}."

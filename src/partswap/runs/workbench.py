@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from partswap.data.base import Dataset, open_dataset
 from partswap.errors import DataError, ShapeError
@@ -15,8 +14,9 @@ from partswap.features import Encoded, encode_dataset
 from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.checkpoints import Classifier
 from partswap.models.open import numbered, open_classifier
-from partswap.models.precision import fast_precision
+from partswap.models.precision import devices, fast_precision
 from partswap.progress import Track, no_progress
+from partswap.runs.config import RunConfig
 from partswap.runs.tasks import Facts
 
 
@@ -74,34 +74,23 @@ class Workbench:
         return replace(self, auxiliary=auxiliary)
 
 
-def open_workbench(
-    data: str,
-    path: str | Path | None,
-    model: str,
-    *,
-    split: str = "test",
-    weights: str | None = None,
-    layer: str | None = None,
-    auxiliary: AuxiliaryChoice | None = None,
-    cache: Path | None = None,
-    precision: str = "float32",
-    device: str = "cpu",
-    track: Track = no_progress,
-    **options: Any,
-) -> Workbench:
-    """Return a bench from names and paths."""
-    opened = open_dataset(data, path, split, **options)
-    classifier = open_classifier(model, weights)
+def open_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
+    """Return data, classifier and auxiliary of a configuration."""
+    opened = open_dataset(config.data, config.path, config.split, **config.options)
+    classifier = open_classifier(config.model, config.weights)
     if len(classifier.classes) != len(opened.classes):
         raise ShapeError(
             f"the classifier has {len(classifier.classes)} classes and the data set {len(opened.classes)}.",
             "Use the data set it was trained on.",
         )
     _check_names(classifier.classes, opened.classes)
-    classifier.model.to(device)
+    classifier.model.to(config.device if config.device in devices() else "cpu")
     classifier = replace(classifier, classes=list(opened.classes))
-    precision = fast_precision() if precision == "auto" else precision
-    return Workbench(opened, classifier, layer, auxiliary, cache, precision, track)
+    auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
+    if auxiliary is not None and config.tau is not None:
+        auxiliary = replace(auxiliary, tau=config.tau)
+    precision = fast_precision() if config.precision == "auto" else config.precision
+    return Workbench(opened, classifier, config.layer, auxiliary, config.cache, precision, track)
 
 
 def _check_names(known: Sequence[str], found: Sequence[str]) -> None:

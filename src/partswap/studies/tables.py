@@ -12,6 +12,10 @@ from typing import NamedTuple
 from rich import box
 from rich.table import Table
 
+from partswap.metrics import METRICS
+from partswap.runs.folder import Run
+from partswap.store import read_json
+
 
 class Measured(NamedTuple):
     """A number with its 95 % confidence interval; shown with the table's number of decimals, or its own."""
@@ -98,3 +102,34 @@ def _plain(cell: Cell) -> str | float | int:
     if cell is None:
         return ""
     return cell.value if isinstance(cell, Measured) else cell
+
+
+def metrics_table(made: Run) -> ResultTable:
+    """Return the metrics of a finished run, one column per method."""
+    content = read_json(made.folder / "metrics.json")
+    rows = []
+    for name in METRICS.names():
+        metric = METRICS.get(name)()
+        for which in metric.ways:
+            found = [(scores[name][which], scores[name][f"{which}_interval"]) for scores in content.values()]
+            if any(value is not None for value, _ in found):
+                rows.append([metric.heading(which), *(metric.show(*score) for score in found)])
+    settings = made.record["settings"]
+    note = f"{made.record['tasks']} images of {settings['data']} {settings['split']}, {settings['model']}."
+    return ResultTable(f"Run {made.folder}", ["metric", *content], rows, f"{note} {skipped_text(made)}")
+
+
+def skipped_text(made: Run) -> str:
+    """Return in words what a run left out."""
+    skipped = made.record["skipped"]
+    empty = skipped["classes_without_distractors"]
+    words = [f"{skipped['misclassified_queries']} of {made.record['images']} images are misclassified"]
+    if skipped.get("unreadable_images"):
+        words.append(f"{skipped['unreadable_images']} more cannot be read")
+    if empty:
+        words.append(
+            f"{skipped['queries_without_distractors']} have no distractor (no image of {len(empty)} classes is right)"
+        )
+    if skipped["not_drawn"]:
+        words.append(f"{skipped['not_drawn']} were not drawn")
+    return f"Left out: {', '.join(words)}."

@@ -110,7 +110,7 @@ def tune(
     method: str = "partswap",
     lambdas: Sequence[float] = LAMBDAS,
     taus: Sequence[float] = TAUS,
-    queries: int = 100,
+    queries: int | None = 100,
     distractors: int = 20,
     seed: int = 0,
     track: Track = no_progress,

@@ -9,8 +9,6 @@ from partswap.cli.main import app
 from partswap.data import open_dataset
 from partswap.data.care.check import check_dataset
 from partswap.errors import SettingError
-from partswap.runs.config import RunConfig
-from partswap.runs.run import Run, open_run_workbench, plan_run, skipped_text
 from trees import edit_line
 
 runner = CliRunner()
@@ -157,37 +155,6 @@ def test_the_command_line_checks(cub, inat, tmp_path):
         result = runner.invoke(app, ["data", "check", *arguments])
         assert result.exit_code == 1
         assert isinstance(result.exception, ValueError)  # what main() prints on one line
-
-
-def test_commands_say_how_many_images_they_left_out(tmp_path):
-    birds = tmp_path / "birds"
-    assert runner.invoke(app, ["aviary", "save", str(birds), "--per-class", "1"]).exit_code == 0
-    trees.truncate(min(birds.glob("*/*.png")))
-    data = ["--data", "folder", "--path", str(birds), "--option", "skip_bad=true"]
-    explained = [*data, "--split", "all", "--model", "aviary:vgg", "--cache", str(tmp_path / "cache")]
-    trained = [*data, "--train-split", "all", "--test-split", "all", "--out", str(tmp_path / "out"), "--arch", "none"]
-    line = "all: 1 of 40 images left out, unreadable"
-    encoded = runner.invoke(app, ["encode", *explained])
-    assert encoded.exit_code == 0, encoded.output
-    assert line in encoded.output
-    # The rest end with an error after that: no keypoints, no such network.
-    for command in (
-        ["tune", *explained, "--auxiliary", "classifier"],
-        ["train", "classifier", *trained],
-        ["train", "parts", *trained],
-    ):
-        result = runner.invoke(app, command)
-        assert result.exit_code == 1
-        assert line in result.output, command
-    without = [text.replace("true", "false") for text in trained]
-    assert "left out" not in runner.invoke(app, ["train", "classifier", *without]).output
-    config = RunConfig(
-        data="folder", path=birds, split="all", options={"skip_bad": True}, model="aviary:vgg",
-        cache=tmp_path / "cache", out=tmp_path / "run", distractors=1,
-    )  # fmt: skip
-    _, skipped = plan_run(config, open_run_workbench(config))
-    assert skipped["unreadable_images"] == 1
-    assert "1 more cannot be read" in skipped_text(Run(tmp_path, {"skipped": skipped, "images": 39}))
 
 
 def test_the_command_line_lists():

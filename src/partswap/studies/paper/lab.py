@@ -18,8 +18,8 @@ from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.runs.config import RunConfig
-from partswap.runs.run import Run, open_run_workbench, plan_run, run
-from partswap.runs.workbench import Workbench
+from partswap.runs.run import Run, plan_run, run
+from partswap.runs.workbench import Workbench, open_workbench
 from partswap.search import METHODS as SEARCH
 from partswap.store import read_json
 from partswap.studies.tables import Cell, Measured, ResultTable
@@ -80,7 +80,7 @@ class Lab:
     @cached_property
     def bench(self) -> Workbench:
         """Data, classifier and auxiliary."""
-        return open_run_workbench(self.config, self.track)
+        return open_workbench(self.config, self.track)
 
     @property
     def family(self) -> str:
@@ -95,11 +95,11 @@ class Lab:
 
     def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
         """Explain the split with one method, or read what was explained."""
-        config = replace(self.config, methods=(method,), settings={method: dict(settings or {})}, **changes)
+        config = self.config.with_(methods=(method,), settings={method: dict(settings or {})}, **changes)
         if not SEARCH.get(method).semantic:  # one row for all auxiliaries
-            config = replace(config, auxiliary=None)
+            config = config.with_(auxiliary=None)
         if "layer" in changes:
-            bench = open_run_workbench(config, self.track)
+            bench = open_workbench(config, self.track)
         elif config.auxiliary != self.config.auxiliary:
             choice = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
             bench = self.bench.with_auxiliary(choice)
@@ -108,7 +108,7 @@ class Lab:
         # Where networks lie does not matter, what is in them does.
         networks = [bench.classifier.model, *([a.model] if (a := bench.explainer.auxiliary) else [])]
         key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
-        return run(replace(config, out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
+        return run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
 
     def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
         """Return the metrics of a run."""

@@ -1,0 +1,30 @@
+"""``partswap compare``: two runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import console, say
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    second: Annotated[Path, typer.Argument(help="Folder of another run on the same images.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the table and pictures of the differences.")] = None,
+    samples: Annotated[int, typer.Option(help="Resamples for the intervals.")] = 2000,
+    seed: Annotated[int, typer.Option(help="For the resampling.")] = 0,
+) -> None:
+    """Compare the metrics of two runs, image by image, with confidence intervals."""
+    from partswap.progress import bars
+    from partswap.studies.compare import compare_runs
+
+    found = compare_runs(first, second, samples=samples, seed=seed, track=bars)
+    console.print(found.table().rich())
+    for method, images in found.names().items():
+        say(f"differ most ({method}): {', '.join(images) or 'none do'}")
+    if out is not None:
+        for saved in (*found.table().save(out, "compare"), *found.draw(out)):
+            say(f"saved {saved}")

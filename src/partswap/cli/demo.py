@@ -1,0 +1,29 @@
+"""``partswap demo``: some birds, several methods, a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import console, say
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("out/demo"),
+    model: Annotated[str, typer.Option(help="Shipped classifier: vgg or resnet.")] = "vgg",
+    queries: Annotated[int, typer.Option(help="How many birds to explain.")] = 40,
+    distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 10,
+    seed: Annotated[int, typer.Option(help="Which birds.")] = 0,
+) -> None:
+    """Explain some birds with several methods, print a table, write a report to look at."""
+    from partswap.apps.report import write_report
+    from partswap.progress import bars
+    from partswap.studies.demo import COLUMNS, results_table, run_demo
+
+    result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, track=bars)
+    console.print(results_table(result.scores, title=result.title))
+    report = write_report(out / "report.html", title="partswap on the aviary", scores=result.scores, columns=COLUMNS,
+                          examples=result.examples(), note=result.note)  # fmt: skip
+    say(f"report: {report}")

@@ -1,0 +1,46 @@
+"""``partswap tune``: choose lam and tau."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import console, open_bench, say, with_config
+from partswap.options import AUXILIARY_HELP
+from partswap.runs.config import RunConfig
+
+
+@with_config(
+    "data", "model", "path", "options", "weights", "layer", "precision", "cache", "seed", queries=100, distractors=20
+)
+def tune(
+    config: RunConfig,
+    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
+    split: Annotated[
+        str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
+    ] = "train",
+    method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
+    lam: Annotated[
+        list[float] | None, typer.Option(help="Weights to try; repeat the flag. Default 0, 0.1, 0.2, 0.4, 0.8.")
+    ] = None,
+    tau: Annotated[
+        list[float] | None, typer.Option(help="Temperatures to try; repeat the flag. Default 0.03, 0.1, 0.3.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
+) -> None:
+    """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
+    from partswap.progress import bars
+    from partswap.store import write_json
+    from partswap.studies.tune import LAMBDAS, TAUS
+    from partswap.studies.tune import tune as run
+
+    bench = open_bench(config.with_(auxiliary=auxiliary, split=split))
+    tuning = run(bench, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=config.queries,
+                 distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
+    console.print(tuning.table().rich())
+    tuning.table().save(out, "tune")
+    write_json(out / "tune.json", tuning.record())
+    picture = tuning.plot(out / "tune.png")
+    say(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}")

@@ -1,0 +1,83 @@
+"""Help: of every command, readable, without waiting for torch, with the names that are registered."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
+from partswap.cli.main import app
+from partswap.cli.paper import TABLES
+from partswap.registry import registered
+from partswap.runs.config import RunConfig, flag_of
+from partswap.studies.paper.lab import PAPER
+
+#: The whole command line: words -> command.
+COMMANDS = {(): typer.main.get_command(app)}
+for _words in [(), *((name,) for name in COMMANDS[()].commands)]:
+    for _name, _command in getattr(COMMANDS[_words], "commands", {}).items():
+        COMMANDS[(*_words, _name)] = _command
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_a_terminal_and_names_every_flag(words):
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
+    assert shown.exit_code == 0, shown.output
+    assert max(map(len, shown.output.splitlines())) <= 100
+    assert "…" not in shown.output
+    for parameter in COMMANDS[words].params:
+        assert parameter.opts[0] in shown.output
+        assert parameter.name == "help" or parameter.help
+    for name in getattr(COMMANDS[words], "commands", ()):
+        assert f" {name} " in shown.output
+
+
+def test_help_does_not_wait_for_torch():
+    code = """if True:
+        import sys
+        from typer.testing import CliRunner
+        from partswap.cli.main import app
+        for words in (), ["run"], ["paper", "sota"], ["train", "parts"], ["explain"], ["data", "check"]:
+            assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
+        assert not {"torch", "numpy", "partswap.search"} & set(sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("registry", [METHODS, METRICS, DATASETS, AUXILIARIES, PAPER], ids=lambda it: it.kind)
+def test_names_are_read_without_importing(registry):
+    found = registered(registry.package)
+    assert list(found) == registry.names()
+    assert all(found.values())
+
+
+def test_there_is_a_command_for_every_table():
+    assert set(COMMANDS["paper",].commands) == set(TABLES) == set(PAPER.names())
+    assert all(COMMANDS["paper", name].help == title for name, title in TABLES.items())
+
+
+def test_every_field_of_a_run_is_a_flag():
+    flags = {option for parameter in COMMANDS["run",].params for option in parameter.opts}
+    assert {flag_of(name) for name in RunConfig.model_fields} <= flags
+
+
+@pytest.mark.parametrize(
+    ("words", "defaults"),
+    [
+        ("check sanity", {"queries": 100, "distractors": 5, "split": "test", "precision": "auto", "seed": 0}),
+        ("check stability", {"queries": 100, "distractors": 5, "split": "test", "method": "partswap"}),
+        ("tune", {"queries": 100, "distractors": 20, "split": "train", "path": None, "options": None}),
+        ("paper sota", {"queries": None, "distractors": 20, "workers": None, "auxiliary": None}),
+        ("encode", {"split": "test", "cache": None}),
+        ("run", dict.fromkeys(RunConfig.model_fields)),  # the file decides
+    ],
+)
+def test_defaults_are_the_command_s_own(words, defaults):
+    command = COMMANDS[tuple(words.split())]
+    found = {parameter.name: parameter.default for parameter in command.params}
+    assert {name: found[name] for name in defaults} == defaults
+    required = {parameter.name for parameter in command.params if parameter.required}
+    assert required == {"run": set(), "tune": {"data", "model", "auxiliary"}}.get(words, {"data", "model"})
