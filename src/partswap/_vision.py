@@ -23,8 +23,11 @@ _PLACEHOLDERS: list[torch.library.Library] = []
 
 
 @functools.cache
-def torchvision() -> ModuleType:
-    """Return torchvision, imported on first use; compiled operators that do not load become placeholders."""
+def torchvision(part: str = "") -> ModuleType:
+    """Return torchvision or a part of it, imported on first use; operators that do not load become placeholders."""
+    if part:
+        torchvision()
+        return importlib.import_module(f"torchvision.{part}")
     try:
         return _import("torchvision")
     except RuntimeError as error:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 import torch
+from sklearn.cluster import MiniBatchKMeans
 from torch import nn
 from typer.testing import CliRunner
 
@@ -31,6 +32,7 @@ from partswap.runs.run import plan_run, read_run, run
 from partswap.runs.tasks import Task, explain_tasks, plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.runs.workers import explain_here
+from partswap.search.methods.hard import Hard
 from partswap.store import write_json
 from partswap.studies.compare import compare_runs, paired_bootstrap
 
@@ -104,9 +106,18 @@ def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench,
     assert outside < sum(len(cf) for cf in made.counterfactuals("hard"))
 
 
-def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, tmp_path):
-    made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=2))
-    for cf in made.counterfactuals("hard"):
+def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, bench, tmp_path):
+    made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=4))
+    assert len(bench.encodings.aux) == len(bench.data)
+    cells = bench.encodings.aux.float().permute(0, 2, 3, 1).flatten(0, 2)
+    kmeans = MiniBatchKMeans(12, random_state=whole_run.seed, batch_size=4096, n_init=1, max_iter=50)
+    centroids = torch.from_numpy(kmeans.fit(nn.functional.normalize(cells, dim=1).numpy()).cluster_centers_)
+    tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(4).tasks
+    direct = explain_tasks(bench.explainer, bench.encodings, tasks, Hard(clusters=12, centroids=centroids))
+    found = made.counterfactuals("hard")
+    assert [cf.edits for cf in found] == [cf.edits for _, cf in direct]
+    assert len(found) == 4
+    for cf in found:
         assert (cf.settings["clusters"], cf.settings["fitted"]) == (12, True)
 
 
@@ -362,6 +373,7 @@ def test_two_runs_are_compared_on_the_images_both_explain(whole_run, tmp_path):
     assert same["low"] <= same["difference"] <= same["high"]
     assert same["difference"] == pytest.approx(same["second"] - same["first"])
     itself = compare_runs(goyal.folder, goyal.folder, samples=50)
+    assert len(itself.differences) >= 6
     assert all(d.first == d.second and d.low == d.high == 0 for d in itself.differences)
     assert itself.most == {("goyal", "goyal"): []}
     other = {**whole.record["fingerprints"], "data": "other"}

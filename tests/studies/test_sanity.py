@@ -1,15 +1,20 @@
 """Sanity checks: random weights change explanations, small shifts hardly do."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import ndimage
 from torch import nn
 
+from partswap.cut.network import cut_network
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Estimate
 from partswap.runs.config import RunConfig
+from partswap.runs.tasks import plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.search.methods.hard import Hard
 from partswap.studies.sanity import (
@@ -36,6 +41,7 @@ def test_random_weights_change_explanations(bench):
     before = [p.clone() for p in bench.classifier.model.parameters()]
     found = {r.which: r for r in check_sanity(bench, queries=4, distractors=1)}
     assert set(found) == {"head", "all"}
+    assert found["head"].correlation != found["all"].correlation  # other weights are other explanations
     for row in found.values():
         assert row.overlap.count + row.skipped == 4
         assert row.overlap.mean < 0.7
@@ -80,24 +86,56 @@ def test_only_the_weights_that_are_named_start_anew(bench):
     assert torch.equal(randomise(model, {"2.weight"})[2].weight, randomise(model, {"2.weight"})[2].weight)
 
 
-def test_first_order_scores_point_at_the_edits(bench):
-    from partswap.runs.tasks import plan_tasks
-
+def test_first_order_scores_are_the_best_gain_by_the_gradient(bench):
     task = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).tasks[0]
     query, donors = bench.encodings.select([task.query]), bench.encodings.select(task.distractors)
-    scores = first_order(bench.explainer, query, donors, task.target)
-    bench.explainer.method = bench.explainer.resolve_method("goyal")
-    cf = bench.explainer.explain(query, donors, task.target)
-    assert scores.shape == (49,)
-    assert scores[cf.edits[0].query_cell] >= scores.sort().values[-10]
+    grid = query.grids.clone().requires_grad_()
+    bench.explainer.cut.head(grid, query.contexts).log_softmax(1)[0, task.target].backward()
+    slopes, cells = grid.grad[0].flatten(1).T, query.grids[0].flatten(1).T  # (49, channels)
+    theirs = donors.grids.permute(0, 2, 3, 1).flatten(0, 2)  # (2 * 49, channels)
+    expected = torch.stack([max((theirs - mine) @ slope) for mine, slope in zip(cells, slopes, strict=True)])
+    assert len(set(expected.tolist())) > 40  # cells differ, so that the scores say something
+    torch.testing.assert_close(first_order(bench.explainer, query, donors, task.target), expected, rtol=1e-3, atol=1e-5)
 
 
-def test_stability_under_a_shift(bench):
-    found = check_stability(bench, pixels=1, queries=2, distractors=1)
-    assert found.shifts == 8
-    assert 0 <= found.changed <= 8
-    assert found.iou.mean > 0.3
-    assert 0 <= found.same_first.mean <= 1
+def test_stability_is_what_explaining_shifted_images_one_by_one_gives(bench):
+    pixels, side = 32, 7  # one cell of a 7 x 7 grid on 224 pixels: cells move to the next row or column
+    found = check_stability(bench, method="goyal", pixels=pixels, queries=3, distractors=1)
+    explainer, preprocess = bench.explainer, bench.classifier.preprocess
+    explainer.method = explainer.resolve_method("goyal")
+    planned = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=1).first(3)
+    steps = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]  # right, down
+    ious, firsts, changed = [], [], 0
+    for task in planned.tasks:
+        canvas = np.asarray(preprocess.canvas(bench.data.image(task.query)))
+        views = [ndimage.shift(canvas, (pixels * d, pixels * r, 0), order=0, mode="mirror") for r, d in steps]
+        encoded = explainer.encode([preprocess.tensor(Image.fromarray(view)) for view in views])
+        said, donors = encoded.logits.argmax(1).tolist(), bench.encodings.select(task.distractors)
+
+        def explained(k, encoded=encoded, donors=donors, target=task.target):
+            cf = explainer.explain(encoded.select([k]), donors, target, keep_misclassified=True)
+            return [divmod(edit.query_cell, side) for edit in cf.edits]
+
+        scores = []
+        for k, (right, down) in enumerate(steps[1:], 1):
+            if said[k] != said[0] or said[k] == task.target:
+                changed += 1
+                continue
+            before = [(r, c) for r, c in explained(0) if 0 <= r + down < side and 0 <= c + right < side]
+            after = [(r - down, c - right) for r, c in explained(k)]
+            after = [(r, c) for r, c in after if 0 <= r < side and 0 <= c < side]
+            if before and after:
+                iou = len({*before} & {*after}) / len({*before} | {*after})
+                scores.append((iou, before[0] == after[0]))
+        if scores:
+            ious.append(np.mean([iou for iou, _ in scores]))
+            firsts.append(np.mean([first for _, first in scores]))
+    assert (found.pixels, found.shifts, found.changed) == (32, 12, changed)
+    assert 0 < changed < 12  # both kinds are there
+    assert len(set(ious)) > 1
+    assert found.iou.count == len(ious)
+    assert found.iou.mean == pytest.approx(np.mean(ious))
+    assert found.same_first.mean == pytest.approx(np.mean(firsts))
     with pytest.raises(SettingError, match="pixels is 0"):
         check_stability(bench, pixels=0)
 
@@ -126,10 +164,14 @@ def test_what_cannot_be_checked_is_named(bench):
         check_sanity(bench, which=["tail"])
     with pytest.raises(SettingError, match="wants annotated parts"):
         check_stability(bench, method=Hard(by="parts"))
-    bare = open_workbench(BIRDS)
-    bare.explainer.cut.head.parameters = lambda: iter(())  # a head without weights, such as plain pooling
-    with pytest.raises(PartswapError, match="no weights of its own"):
-        weights_of(bare, "head")
+    pooled = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    tied = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Conv2d(3, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    tied[2].weight, tied[2].bias = tied[0].weight, tied[0].bias  # all its weights are the features' too
+    for model in (pooled, tied):
+        cut = cut_network(model, "1", probe=torch.randn(1, 3, 16, 16))
+        bare = SimpleNamespace(classifier=SimpleNamespace(model=model), explainer=SimpleNamespace(cut=cut))
+        with pytest.raises(PartswapError, match="no weights of its own"):
+            weights_of(bare, "head")
 
 
 def test_estimates_show_themselves():

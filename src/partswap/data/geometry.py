@@ -28,13 +28,11 @@ def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:
 
     The image is exactly ``preprocess.canvas(sample.image)``; keypoints that the crop leaves out are gone.
     """
-    _vision.torchvision()
-    from torchvision.transforms.v2 import functional as F
-
+    functional = _vision.torchvision("transforms.v2.functional")
     width, height, left, top = preprocess.geometry(sample.image.size)
 
     def move(thing: Any) -> Any:
-        return F.crop(F.resize(thing, [height, width]), top, left, preprocess.size, preprocess.size)
+        return functional.crop(functional.resize(thing, [height, width]), top, left, preprocess.size, preprocess.size)
 
     return _moved(sample, preprocess.canvas(sample.image), move)
 
@@ -69,15 +67,13 @@ class RandomView:
 
     def __call__(self, sample: Sample, seed: int) -> Sample:
         """Return the view that belongs to a seed; the global random numbers stay as they were."""
-        _vision.torchvision()
-        from torchvision.transforms.v2 import functional as F
-
+        functional = _vision.torchvision("transforms.v2.functional")
         rng = np.random.default_rng(seed)
         top, left, height, width = self.piece(sample.image.size, rng)
         mirror = self.flip and bool(rng.random() < 0.5)
 
         def move(thing: Any) -> Any:
-            return F.resized_crop(thing, top, left, height, width, [self.size, self.size], antialias=True)
+            return functional.resized_crop(thing, top, left, height, width, [self.size, self.size], antialias=True)
 
         # A keypoint names a pixel. Its centre, unlike its corner, is inside the same pixel when mirrored.
         centred = sample
@@ -106,15 +102,13 @@ class RandomView:
 
 def _moved(sample: Sample, image: Image.Image, move: Callable[[Any], Any]) -> Sample:
     """Return a sample with its image given and its annotations moved by a torchvision functional."""
-    from torchvision.tv_tensors import KeyPoints
-
-    keypoints = sample.keypoints
+    tensors, keypoints = _vision.torchvision("tv_tensors"), sample.keypoints
     if keypoints is not None:
         parts = [part for part, points in keypoints.items() for _ in points]
         flat = [point for points in keypoints.values() for point in points]
         canvas = (sample.image.height, sample.image.width)
         # torchvision refuses to wrap an empty list of points, and moves points out of the canvas without a word.
-        moved = move(KeyPoints(torch.tensor(flat, dtype=torch.float64), canvas_size=canvas)) if flat else []
+        moved = move(tensors.KeyPoints(torch.tensor(flat, dtype=torch.float64), canvas_size=canvas)) if flat else []
         keypoints = _inside(parts, moved, image.size)
     return replace(
         sample,
@@ -134,9 +128,9 @@ def _inside(parts: list[str], moved: Tensor | list[Any], size: tuple[int, int]) 
 
 
 def _moved_mask(mask: NDArray[np.bool_], move: Callable[[Any], Any]) -> NDArray[np.bool_]:
-    from torchvision.tv_tensors import Mask
-
-    moved: Tensor = move(Mask(torch.from_numpy(np.ascontiguousarray(mask, np.uint8))[None]))
+    moved: Tensor = move(
+        _vision.torchvision("tv_tensors").Mask(torch.from_numpy(np.ascontiguousarray(mask, np.uint8))[None])
+    )
     return np.asarray(moved.as_subclass(Tensor)[0].numpy().astype(bool))
 
 
