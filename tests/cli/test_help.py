@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
 from partswap.cli.main import app
-from partswap.cli.paper import TABLES
+from partswap.cli.paper import SUMMARIES
 from partswap.registry import registered
 from partswap.runs.config import RunConfig, flag_of
-from partswap.studies.paper.lab import PAPER
+from partswap.studies.paper.lab import TABLES
 
 #: The whole command line: words -> command.
 COMMANDS = {(): typer.main.get_command(app)}
@@ -47,7 +47,7 @@ def test_help_does_not_wait_for_torch():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("registry", [METHODS, METRICS, DATASETS, AUXILIARIES, PAPER], ids=lambda it: it.kind)
+@pytest.mark.parametrize("registry", [METHODS, METRICS, DATASETS, AUXILIARIES, TABLES], ids=lambda it: it.kind)
 def test_names_are_read_without_importing(registry):
     found = registered(registry.package)
     assert list(found) == registry.names()
@@ -55,8 +55,8 @@ def test_names_are_read_without_importing(registry):
 
 
 def test_there_is_a_command_for_every_table():
-    assert set(COMMANDS["paper",].commands) == set(TABLES) == set(PAPER.names())
-    assert all(COMMANDS["paper", name].help == title for name, title in TABLES.items())
+    assert set(COMMANDS["paper",].commands) == set(SUMMARIES) == set(TABLES.names())
+    assert all(COMMANDS["paper", name].help == title for name, title in SUMMARIES.items())
 
 
 def test_every_field_of_a_run_is_a_flag():

@@ -11,7 +11,7 @@ from partswap.cli.main import app
 from partswap.errors import SettingError
 from partswap.runs.config import RunConfig
 from partswap.studies.paper import temperature
-from partswap.studies.paper.lab import PAPER, Lab
+from partswap.studies.paper.lab import TABLES, Lab
 from partswap.studies.tables import Measured, ResultTable
 from partswap.studies.tune import Point
 
@@ -38,10 +38,10 @@ def folder(tmp_path_factory):
 
 
 def test_every_table_is_tested():
-    assert set(PAPER.names()) == set(ROWS)
+    assert set(TABLES.names()) == set(ROWS)
 
 
-@pytest.mark.parametrize("name", PAPER.names())
+@pytest.mark.parametrize("name", TABLES.names())
 def test_a_table_is_printed_and_saved(name, folder, monkeypatch):
     monkeypatch.setattr(temperature, "LAMBDAS", (0.0, 0.4))
     monkeypatch.setattr(temperature, "TAUS", (0.1,))
@@ -98,7 +98,7 @@ def test_the_numbers_of_a_table_are_those_of_its_runs(folder):
 def test_published_numbers_stand_beside_the_same_data_and_network_only(tmp_path):
     def lab(data, architecture):
         made = Lab(RunConfig(data=data, path=tmp_path, model="x"), tmp_path)
-        made.__dict__["setting"] = SimpleNamespace(classifier=SimpleNamespace(architecture=architecture))
+        made.__dict__["bench"] = SimpleNamespace(classifier=SimpleNamespace(architecture=architecture))
         return made
 
     assert lab("cub", "vgg16").comparable

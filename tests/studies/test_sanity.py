@@ -17,16 +17,8 @@ from partswap.runs.config import RunConfig
 from partswap.runs.tasks import plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.search.methods.hard import Hard
-from partswap.studies.sanity import (
-    chance_overlap,
-    check_sanity,
-    check_stability,
-    compare_shifted,
-    first_order,
-    randomise,
-    shift,
-    weights_of,
-)
+from partswap.studies.sanity import chance_overlap, check_sanity, first_order, randomise, weights_of
+from partswap.studies.stability import check_stability, compare_shifted, shift
 
 BIRDS = RunConfig(data="aviary", model="aviary:vgg", options={"per_class": 1}, precision="float32")
 

@@ -56,7 +56,7 @@ def stability(
 ) -> None:
     """Shift the queries by some pixels: explanations should stay where they were."""
     from partswap.progress import bars
-    from partswap.studies.sanity import check_stability, stability_table
+    from partswap.studies.stability import check_stability, stability_table
 
     use_threads(threads)
     bench = open_bench(config)

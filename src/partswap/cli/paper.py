@@ -15,7 +15,9 @@ from partswap.runs.config import RunConfig
 app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 
 #: Every table with what it shows, the supplement's last.
-TABLES = dict(sorted(registered("partswap.studies.paper").items(), key=lambda it: (it[1].startswith("Suppl"), it[1])))
+SUMMARIES = dict(
+    sorted(registered("partswap.studies.paper").items(), key=lambda it: (it[1].startswith("Suppl"), it[1]))
+)
 
 
 def _command(name: str) -> Command:
@@ -48,9 +50,9 @@ def _command(name: str) -> Command:
         for saved in result.save(out, name):
             say(f"saved {saved}")
 
-    command.__doc__ = TABLES[name]
+    command.__doc__ = SUMMARIES[name]
     return command
 
 
-for _name in TABLES:
+for _name in SUMMARIES:
     app.command(_name)(_command(_name))

@@ -115,28 +115,9 @@ class _Thawer(pickle.Unpickler):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Features, network, tasks and methods of a run; it can be pickled.
+    """Features of the split, network, tasks and methods of a run; it can be pickled.
 
-    Attributes
-    ----------
-    network : FrozenNetwork
-        The classifier.
-    layer : str
-        Where it is cut.
-    preprocess : Preprocess
-        What it wants its images to be like.
-    classes : sequence of str
-        Names.
-    features : Encoded
-        Of all images of the split.
-    tasks : sequence of Task
-        What to explain.
-    methods : Mapping[str, Method]
-        How.
-    device : str
-        Where whoever explains computes.
-    parts : Mapping[int, CellParts]
-        The parts the cells of an image hold, if a method wants to know.
+    `parts` is what the cells of each image hold, if a method wants to know; `device` is where explainers compute.
     """
 
     network: FrozenNetwork
@@ -151,8 +132,8 @@ class Bundle:
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def of(cls, bench: Workbench, tasks: Sequence[Task], methods: Mapping[str, Method]) -> Bundle:
-        """Return the bundle of a bench, whose features are computed if they are not there."""
+    def of(cls, bench: Workbench, tasks: Sequence[Task], methods: Mapping[str, Method], device: str = "cpu") -> Bundle:
+        """Return the bundle of a bench, whose features are computed if they are not cached."""
         explainer = bench.explainer
         parts: dict[int, CellParts] = {}
         if any(method.wants_parts for method in methods.values()):
@@ -167,6 +148,7 @@ class Bundle:
             list(tasks),
             dict(methods),
             parts,
+            device,
         )
 
     def in_memory(self) -> Bundle:
@@ -175,7 +157,7 @@ class Bundle:
 
 
 class Session:
-    """A bundle at work in one process: the network is built and looked at once."""
+    """A bundle in the process that explains it; the network is built once."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
@@ -186,7 +168,7 @@ class Session:
             class_names=bundle.classes,
         )
         if bundle.tasks:
-            # A head is checked on the first query it is used for: let it be the same one in every process.
+            # A head is checked on the first query it is used for: make that the same one in every process.
             self._explain(bundle.tasks[0], Goyal(max_edits=1))
 
     def explain(self, shard: Shard) -> list[Counterfactual]:

@@ -28,7 +28,7 @@ WANTED = {
     "int": "a whole number",
     "float": "a number",
     "string": "text (in quotes if need be)",
-    "is": "a path",
+    "path": "a path",
 }
 
 
@@ -56,7 +56,7 @@ class RunConfig(BaseModel):
 
     data: str = about(f"Data set: {', '.join(registered('partswap.data.sets'))}.")
     # Where files lie does not matter, what is in them does: data and weights are compared by their fingerprints.
-    path: Path | None = about("Its folder.", None, matters=False)
+    path: Path | None = about("Its folder.", None, matters=False, strict=False)
     split: str = about("Images to explain: a split of the data set (see partswap data list).", "test")
     options: Mapping[str, Any] = about(
         "NAME=VALUE for the data set (supercategory=Birds); repeat for more.", {}, flag="--option"
@@ -81,8 +81,10 @@ class RunConfig(BaseModel):
     )
     device: Literal["cpu", "cuda", "mps", "auto"] = about("Where networks compute: cpu, cuda, mps, or auto.", "cpu")
     shard: int = about("Explanations per file.", 20, ge=1)
-    cache: Path | None = about("Folder for features; default: $PARTSWAP_CACHE, or your cache.", None, matters=False)
-    out: Path = about("Folder of the run.", Path("out/run"), matters=False)
+    cache: Path | None = about(
+        "Folder for features; default: $PARTSWAP_CACHE, or your cache.", None, matters=False, strict=False
+    )
+    out: Path = about("Folder of the run.", Path("out/run"), matters=False, strict=False)
     workers: int | None = about("Processes; one per core if not given.", None, matters=False, ge=1)
     on: Literal["local", "ray"] = about("Where: local or ray.", "local", matters=False)
     address: str | None = about("Address of a Ray cluster; one is started here if not given.", None, matters=False)
@@ -99,11 +101,6 @@ class RunConfig(BaseModel):
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise SettingError(f"methods is {list(self.methods)}.", "Name at least one, and none twice.")
         self.build_methods()
-
-    @field_validator("path", "cache", "out", mode="before")
-    @classmethod
-    def _path(cls, value: Any) -> Any:
-        return Path(value) if isinstance(value, str) else value
 
     @field_validator("methods", mode="before")
     @classmethod

@@ -31,7 +31,7 @@ def with_pictures(cf: Counterfactual, task: Task, data: Dataset, preprocess: Pre
 
 
 def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], bench: Workbench, path: Path) -> Path:
-    """Draw explanations from all over the run, one below the other."""
+    """Draw some explanations, evenly spaced over the run, one below the other."""
     step = max(1, len(explained) // EXAMPLES)
     preprocess = bench.classifier.preprocess
     chosen = [with_pictures(cf, task, bench.data, preprocess) for task, cf in explained[::step][:EXAMPLES]]

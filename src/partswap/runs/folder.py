@@ -18,29 +18,14 @@ from partswap.counterfactual import Counterfactual
 from partswap.errors import FileFormatError, PartswapError, SettingError
 from partswap.runs.bundle import Shard
 from partswap.runs.config import RunConfig
-from partswap.runs.records import (
-    counterfactuals_of,
-    edits_table,
-    read_table,
-    temporary_of,
-    timings_table,
-    write_table,
-)
+from partswap.runs.records import counterfactuals_of, edits_table, read_table, temporary_of, timings_table, write_table
 from partswap.runs.tasks import Task
 from partswap.store import locked, read_json, write_json
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run on disk, finished or not.
-
-    Attributes
-    ----------
-    folder : Path
-        Where it is.
-    record : Mapping
-        ``run.json``: settings, versions, fingerprints, what was skipped, names of the classes.
-    """
+    """A run on disk, finished or not; `record` is its ``run.json``."""
 
     folder: Path
     record: Mapping[str, Any] = field(repr=False)
@@ -170,16 +155,12 @@ def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
     """Raise an error that names what differs if a run was begun in another way."""
     then, now = ({**r, "settings": RunConfig.from_record(r["settings"]).deciding()} for r in (run.record, record))
     differ = []
-    titles = {
-        "settings": "{}",
-        "methods": "settings of {}",
-        "versions": "version of {}",
-        "fingerprints": "fingerprint of {}",
-    }
+    titles = {"settings": "", "methods": "settings of ", "versions": "version of ", "fingerprints": "fingerprint of "}
     for part, title in titles.items():
         old, new = then.get(part, {}), now.get(part, {})  # what is not known yet is not compared
-        for name in (name for name in new if (part, name) != ("versions", "python") and old.get(name) != new[name]):
-            differ.append(f"{title.format(name)} ({old.get(name)} then, {new[name]} now)")
+        for name, value in new.items():
+            if (part, name) != ("versions", "python") and old.get(name) != value:
+                differ.append(f"{title}{name} ({old.get(name)} then, {value} now)")
     if "tasks" in now and then["tasks"] != now["tasks"]:
         differ.append(f"tasks ({then['tasks']} then, {now['tasks']} now)")
     if differ:

@@ -56,15 +56,7 @@ _TOLD = ("evaluator", "query", "distractors", "distractor_indices", "class_names
 
 
 def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual], names: Sequence[str]) -> pa.Table:
-    """Return one row per edit.
-
-    Parameters
-    ----------
-    start : int
-        Number of the first task.
-    tasks, found, names : sequences
-        One task, counterfactual and image name per explanation.
-    """
+    """Return one row per edit; `start` is the number of the first task, `names` are those of the query images."""
     rows: list[dict[str, Any]] = []
     shared = _manner(found[0])
     for number, (task, cf, name) in enumerate(zip(tasks, found, names, strict=True), start):

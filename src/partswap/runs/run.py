@@ -1,7 +1,7 @@
 """``partswap run``: explain a whole split with several methods, into a folder that survives being killed.
 
-What is explained, from which images and in which order is planned first and the same every time. It is cut into shards;
-each becomes one file, whole or absent. Whoever runs the same command again makes what is missing.
+What is explained, from which images and in which order is planned first and is the same every time. The plan is divided
+into shards; each becomes one file, whole or absent. Running the same command again makes the missing ones.
 """
 
 from __future__ import annotations
@@ -22,15 +22,7 @@ from partswap.progress import Track, no_progress
 from partswap.runs import figures
 from partswap.runs.bundle import Bundle, Shard
 from partswap.runs.config import RunConfig
-from partswap.runs.folder import (
-    Run,
-    begin,
-    enough_room,
-    only_one,
-    read_run,
-    refuse_others,
-    versions,
-)
+from partswap.runs.folder import Run, begin, enough_room, only_one, read_run, refuse_others, versions
 from partswap.runs.tasks import Tasks, plan_tasks
 from partswap.runs.workbench import Workbench, open_workbench
 from partswap.runs.workers import Found, explain_here
@@ -81,16 +73,14 @@ def plan_run(config: RunConfig, bench: Workbench) -> tuple[Tasks, dict[str, Any]
     targets = None if config.selection == "confusion" else _by_attributes(bench.data)
     logits, labels = bench.encodings.logits, bench.data.labels()
     every = plan_tasks(logits, labels, distractors=config.distractors, seed=config.seed, targets=targets)
-    images = len(bench.data)
-    skipped = {
+    tasks = every.first(config.queries, seed=config.seed)
+    return tasks, {
         "unreadable_images": len(bench.data.skipped),
         "misclassified_queries": every.misclassified,
-        "queries_without_distractors": images - every.misclassified - len(every),
+        "queries_without_distractors": len(bench.data) - every.misclassified - len(every),
         "classes_without_distractors": [bench.data.classes[c] for c in every.without_distractors],
+        "not_drawn": len(every) - len(tasks),
     }
-    tasks = every.first(config.queries, seed=config.seed)
-    skipped["not_drawn"] = len(every) - len(tasks)
-    return tasks, skipped
 
 
 def _by_attributes(data: Dataset) -> Mapping[int, int]:
@@ -141,7 +131,7 @@ def _explain(
     track: Track,
 ) -> None:
     fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
-    bundle = replace(Bundle.of(bench, tasks.tasks, fitted), device=config.device)
+    bundle = Bundle.of(bench, tasks.tasks, fitted, config.device)
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
     with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:

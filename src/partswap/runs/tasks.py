@@ -1,4 +1,4 @@
-"""Explain a whole split from its features: who is explained towards what, from which images, and what is known."""
+"""Explain a whole split from its features: which image towards which class, from which distractors."""
 
 from __future__ import annotations
 
@@ -29,17 +29,7 @@ from partswap.search.problem import CellParts
 
 @dataclass(frozen=True)
 class Task:
-    """One explanation to make.
-
-    Attributes
-    ----------
-    query : int
-        Which image.
-    target : int
-        Towards which class.
-    distractors : tuple of int
-        From which images, in the order they were drawn.
-    """
+    """One explanation to make: of which image, towards which class, from which images in the order they were drawn."""
 
     query: int
     target: int
@@ -101,7 +91,7 @@ def plan_tasks(
     truth = torch.from_numpy(labels)
     right = logits.argmax(1) == truth
     targets = targets if targets is not None else confused_classes(logits, truth)
-    # Who is right is found once: looking through all logits again for every query is quadratic.
+    # Donors are listed once per class: looking through all logits again for every query is quadratic.
     donors_of: dict[int, list[int]] = {}
     for index in right.nonzero().flatten().tolist():
         donors_of.setdefault(int(labels[index]), []).append(index)
@@ -151,34 +141,20 @@ def explain_task(
     features: Encoded,
     parts: Callable[[int], CellParts] | None,
 ) -> Counterfactual:
-    """Return the counterfactual of a task.
-
-    `features` are those of the split; `parts` gives, of one image, the parts its cells hold, for methods that want to
-    know.
-    """
+    """Return the counterfactual of a task; `parts` gives what the cells of an image hold, for methods that ask."""
     donors = task.distractors[: method.distractors]
     told: dict[str, Any] = {}
     if method.wants_parts:
         if parts is None:
             raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
         told = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in donors]}
-    # That the model gets the distractors right was seen when the tasks were planned.
+    # Distractors were checked when the tasks were planned.
     query, others = features.select([task.query]), features.select(donors)
     return explainer.explain(query, others, task.target, method=method, keep_misclassified=True, **told)
 
 
 class Facts:
-    """What the cells of a data set's images hold, looked up once each.
-
-    Parameters
-    ----------
-    data : Dataset
-        The images.
-    preprocess : Preprocess
-        How the classifier sees them.
-    grid : GridShape
-        Its grid.
-    """
+    """What the cells of a data set's images hold on the classifier's grid, computed once per image."""
 
     def __init__(self, data: Dataset, preprocess: Preprocess, grid: GridShape) -> None:
         self.data, self.preprocess, self.grid = data, preprocess, grid
@@ -189,11 +165,8 @@ class Facts:
             self._known[index] = cell_facts(on_canvas(self.data[index], self.preprocess), self.grid)
         return self._known[index]
 
-    def __len__(self) -> int:
-        return len(self.data)
-
     def parts(self, index: int) -> CellParts:
-        """Return the parts with a keypoint in each cell of an image; none at all if nobody annotated it."""
+        """Return the parts with a keypoint in each cell of an image; empty sets if it has no annotations."""
         return self[index].keypoints or (frozenset[str](),) * self.grid.cells
 
     def evidence(self, task: Task) -> Evidence:

@@ -1,4 +1,4 @@
-"""Everything an experiment stands on, from the words one types: data, classifier, cut, auxiliary, features."""
+"""Data, classifier and auxiliary of a configuration, opened together, with their features."""
 
 from __future__ import annotations
 
@@ -22,23 +22,7 @@ from partswap.runs.tasks import Facts
 
 @dataclass(frozen=True)
 class Workbench:
-    """A data set, a classifier and an auxiliary, ready to explain.
-
-    Attributes
-    ----------
-    data : Dataset
-        The evaluated split.
-    classifier : Classifier
-        What is explained.
-    layer : str or None
-        Where it is cut.
-    auxiliary : AuxiliaryChoice or None
-        What says which cells show the same part.
-    cache : Path or None
-        Folder of caches.
-    precision : str
-        Of feature extraction.
-    """
+    """The evaluated split of a data set, a classifier (cut at `layer`) and an auxiliary, ready to explain."""
 
     data: Dataset
     classifier: Classifier
@@ -76,25 +60,25 @@ class Workbench:
 
 def open_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
     """Return data, classifier and auxiliary of a configuration."""
-    opened = open_dataset(config.data, config.path, config.split, **config.options)
+    data = open_dataset(config.data, config.path, config.split, **config.options)
     classifier = open_classifier(config.model, config.weights)
-    if len(classifier.classes) != len(opened.classes):
+    if len(classifier.classes) != len(data.classes):
         raise ShapeError(
-            f"the classifier has {len(classifier.classes)} classes and the data set {len(opened.classes)}.",
+            f"the classifier has {len(classifier.classes)} classes and the data set {len(data.classes)}.",
             "Use the data set it was trained on.",
         )
-    _check_names(classifier.classes, opened.classes)
+    _check_names(classifier.classes, data.classes)
     classifier.model.to(config.device if config.device in devices() else "cpu")
-    classifier = replace(classifier, classes=list(opened.classes))
+    classifier = replace(classifier, classes=list(data.classes))
     auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
     if auxiliary is not None and config.tau is not None:
         auxiliary = replace(auxiliary, tau=config.tau)
     precision = fast_precision() if config.precision == "auto" else config.precision
-    return Workbench(opened, classifier, config.layer, auxiliary, config.cache, precision, track)
+    return Workbench(data, classifier, config.layer, auxiliary, config.cache, precision, track)
 
 
 def _check_names(known: Sequence[str], found: Sequence[str]) -> None:
-    """Raise an error if a classifier that knows the names of its classes has others than the data set has."""
+    """Raise an error if the classifier has names for its classes and the data set has others."""
     if list(known) == numbered(len(known)):
         return
     for index, (mine, yours) in enumerate(zip(known, found, strict=True)):

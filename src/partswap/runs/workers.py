@@ -38,7 +38,7 @@ def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = 
     workers : int, optional
         How many processes; by default one per core, or one on a GPU. The result does not depend on it.
     """
-    # Several processes on one GPU would only get into each other's way, unless one asks for them.
+    # Several processes on one GPU slow each other down.
     count = min(workers or (cores() if bundle.device == "cpu" else 1), len(shards))
     if count > 1:
         yield from _Pool(bundle, count).run(shards)
@@ -126,8 +126,8 @@ class _Pool:
 
 
 def _serve(pipe: Connection) -> None:
-    """Explain shards of the bundle that comes first until the pipe is closed; the life of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted and ends us
+    """Receive a bundle, then explain its shards until the pipe is closed; this runs in the worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and ends this process
     session: Session | None = None
     with one_thread(), suppress(EOFError):
         bundle = pipe.recv()
@@ -136,18 +136,18 @@ def _serve(pipe: Connection) -> None:
             try:
                 session = session or Session(bundle)
                 answer: list[Counterfactual] | Exception = session.explain(shard)
-            except Exception as error:  # whatever it is, it is raised again where it is seen
+            except Exception as error:  # raised again in the parent
                 answer = _sendable(error)
             try:
                 pipe.send(answer)
-            except OSError:  # whoever asked has died
+            except OSError:  # the parent has died
                 return
 
 
 def _sendable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # an error of someone else's making may fail in any way here
+    except Exception:  # pickling an error of another library may fail in any way
         return RuntimeError(traceback.format_exc())
     if not isinstance(error, PartswapError):
         error.add_note(traceback.format_exc())

@@ -1,8 +1,7 @@
-"""Do explanations depend on the model, and do they hold still?
+"""Do explanations depend on the model? Weight randomisation (Adebayo et al. 2018).
 
-- Weight randomisation (Adebayo et al. 2018): explain the same queries with a network whose weights are random. An
-  explanation that hardly changes is not about the network.
-- Stability: explain the same query shifted by some pixels. An explanation that jumps is not about the bird.
+The same queries are explained with a network whose weights are random. An explanation that hardly changes is not about
+the network.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from partswap.errors import PartswapError, SettingError
 from partswap.explainer import Explainer
 from partswap.features import Encoded
-from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Estimate
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import Task, plan_tasks
@@ -58,29 +55,6 @@ class Randomised:
     skipped: int
 
 
-@dataclass(frozen=True)
-class Stability:
-    """How explanations change when the query is shifted.
-
-    Attributes
-    ----------
-    pixels : int
-        By how much; left, right, up and down.
-    iou : Estimate
-        Intersection over union of the swapped query cells, moved back.
-    same_first : Estimate
-        How often the first edit (of those that stay in the picture) is in the same place.
-    changed, shifts : int
-        After how many of the shifts the model says another class; those are left out.
-    """
-
-    pixels: int
-    iou: Estimate
-    same_first: Estimate
-    changed: int
-    shifts: int
-
-
 def check_sanity(
     bench: Workbench,
     *,
@@ -99,7 +73,7 @@ def check_sanity(
     unknown = [name for name in which if name not in DEPTHS]
     if unknown:
         raise SettingError(f"there is nothing called {unknown[0]!r} to randomise.", f"Use {' or '.join(DEPTHS)}.")
-    chosen, tasks = _prepare(bench, method, queries, distractors, seed)
+    chosen, tasks = choose(bench, method, queries, distractors, seed)
     found = []
     for name in which:
         explainer = Explainer(
@@ -107,67 +81,18 @@ def check_sanity(
             bench.explainer.cut.layer,
             preprocess=bench.classifier.preprocess,
         )
-        rows: list[tuple[float, float, float | None]] = []
+        rows: list[tuple[float | None, ...]] = []
         with track(f"randomised {name}", len(tasks)) as advance:
             for task in tasks:
                 row = _compare(bench, explainer, chosen, task, encode=name == "all")
-                rows += [row] if row is not None else []
+                rows += [] if row is None else [row]
                 advance(1)
-        found.append(
-            Randomised(
-                name,
-                Estimate.of([row[0] for row in rows], seed=seed),
-                Estimate.of([row[1] for row in rows], seed=seed),
-                Estimate.of([row[2] for row in rows if row[2] is not None], seed=seed),
-                len(tasks) - len(rows),
-            )
+        columns = ([row[k] for row in rows] for k in range(3))
+        overlap, chance, correlation = (
+            Estimate.of([value for value in column if value is not None], seed=seed) for column in columns
         )
+        found.append(Randomised(name, overlap, chance, correlation, len(tasks) - len(rows)))
     return found
-
-
-def check_stability(
-    bench: Workbench,
-    *,
-    method: str | Method = "partswap",
-    pixels: int = 8,
-    queries: int | None = 100,
-    distractors: int = 5,
-    seed: int = 0,
-    track: Track = no_progress,
-) -> Stability:
-    """Explain queries as they are and shifted by `pixels` to four sides, and compare.
-
-    What the model sees is shifted; what comes in at the border is a reflection. Distractors stay as they are.
-    """
-    explainer, preprocess = bench.explainer, bench.classifier.preprocess
-    if not 0 < pixels < preprocess.size:
-        raise SettingError(f"pixels is {pixels}.", f"Use a shift from 1 to {preprocess.size - 1}.")
-    chosen, tasks = _prepare(bench, method, queries, distractors, seed)
-    moves = [(0, 0), (pixels, 0), (-pixels, 0), (0, pixels), (0, -pixels)]
-    ious: list[float] = []
-    firsts: list[float] = []
-    changed = 0
-    with track(f"shifted by {pixels}", len(tasks)) as advance:
-        for task in tasks:
-            canvas = preprocess.canvas(bench.data.image(task.query))
-            views = explainer.encode([preprocess.tensor(shift(canvas, *move)) for move in moves])
-            donors = bench.encodings.select(task.distractors[: chosen.distractors])
-            said = views.logits.argmax(1)
-            still = [k for k in range(1, len(moves)) if said[k] == said[0] != task.target]
-            changed += len(moves) - 1 - len(still)
-            wanted = [0, *still] if still else []
-            cells = {k: _query_cells(explainer, chosen, views.select([k]), donors, task.target) for k in wanted}
-            pairs = [
-                compared
-                for k in still
-                if (compared := compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.size))
-            ]
-            if pairs:
-                ious.append(float(np.mean([iou for iou, _ in pairs])))
-                firsts.append(float(np.mean([first for _, first in pairs])))
-            advance(1)
-    shifts = len(tasks) * (len(moves) - 1)
-    return Stability(pixels, Estimate.of(ious, seed=seed), Estimate.of(firsts, seed=seed), changed, shifts)
 
 
 def sanity_table(rows: Sequence[Randomised], note: str = "") -> ResultTable:
@@ -179,20 +104,6 @@ def sanity_table(rows: Sequence[Randomised], note: str = "") -> ResultTable:
     ]  # fmt: skip
     columns = ["randomised", "same cells, %", "by chance, %", "rank correlation", "queries", "skipped"]
     return ResultTable("Explanations of a network with random weights", columns, cells, note)
-
-
-def stability_table(rows: Sequence[Stability], note: str = "") -> ResultTable:
-    """Return the outcome as a table."""
-    cells: list[list[Cell]] = [
-        [r.pixels, r.iou.show(factor=100), r.same_first.show(factor=100), r.iou.count,
-         100 * r.changed / max(1, r.shifts)]
-        for r in rows
-    ]  # fmt: skip
-    columns = ["pixels", "IoU of cells, %", "same first cell, %", "queries", "other class, %"]
-    return ResultTable("Explanations of shifted queries", columns, cells, note)
-
-
-# -- weights --------------------------------------------------------------------------------------------------------
 
 
 def weights_of(bench: Workbench, which: str) -> set[str]:
@@ -214,8 +125,8 @@ def weights_of(bench: Workbench, which: str) -> set[str]:
 def randomise(model: nn.Module, names: set[str], *, seed: int = 0) -> nn.Module:
     """Return a copy of a network in which the named parameters start anew.
 
-    Linear and convolutional layers get He's normal weights, which keep signals alive through any depth; norms forget
-    what they learned, statistics too, for those are of the old weights; entries of anything else are shuffled.
+    Linear and convolutional layers get He's normal weights, which keep signals alive through any depth; norms are reset
+    with their statistics, which belong to the old weights; entries of anything else are shuffled.
     """
     twin = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(seed)
@@ -254,18 +165,20 @@ def _compare(
 ) -> tuple[float, float, float | None] | None:
     """Return overlap, chance and correlation for one query, None if the other network already says the target."""
     query = bench.encodings.select([task.query])
-    donors = bench.encodings.select(task.distractors[: method.distractors])
-    mine = _query_cells(bench.explainer, method, query, donors, task.target)
+    used = task.distractors[: method.distractors]
+    donors = bench.encodings.select(used)
+    mine = query_cells(bench.explainer, method, query, donors, task.target)
     scores = first_order(bench.explainer, query, donors, task.target)
     if encode:
-        images = [bench.data.image(k) for k in (task.query, *task.distractors[: method.distractors])]
-        encoded = other.encode(images)
+        encoded = other.encode([bench.data.image(k) for k in (task.query, *used)])
         query = replace(encoded.select([0]), aux=query.aux)
         donors = replace(encoded.select(range(1, len(encoded))), aux=donors.aux)
     with torch.no_grad():
         if int(other.cut.head(query.cut_grids).argmax()) == task.target:
             return None
-    theirs = _query_cells(other, _at_most(method, len(mine)), query, donors, task.target)
+    if method.takes("max_edits"):
+        method = changed(method, max_edits=max(1, len(mine)))
+    theirs = query_cells(other, method, query, donors, task.target)
     a, b = set(mine), set(theirs)
     union = len(a | b)
     if not union:
@@ -282,10 +195,6 @@ def chance_overlap(first: int, second: int, cells: int) -> float:
     return float((hypergeom.pmf(shared, cells, first, second) * shared / (first + second - shared)).sum())
 
 
-def _at_most(method: Method, edits: int) -> Method:
-    return changed(method, max_edits=max(1, edits)) if method.takes("max_edits") else method
-
-
 def _spearman(a: Tensor, b: Tensor) -> float | None:
     from scipy.stats import rankdata
 
@@ -295,44 +204,10 @@ def _spearman(a: Tensor, b: Tensor) -> float | None:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-# -- shifts ---------------------------------------------------------------------------------------------------------
-
-
-def shift(canvas: Image.Image, right: int, down: int) -> Image.Image:
-    """Return an image of the same size whose content is moved; its reflection comes in at the border."""
-    pixels, pad = np.asarray(canvas), max(abs(right), abs(down))
-    padded = np.pad(pixels, ((pad, pad), (pad, pad), (0, 0)), mode="reflect")
-    top, left = pad - down, pad - right
-    return Image.fromarray(padded[top : top + pixels.shape[0], left : left + pixels.shape[1]])
-
-
-def compare_shifted(
-    before: Sequence[int], after: Sequence[int], move: tuple[int, int], grid: GridShape, size: int
-) -> tuple[float, bool] | None:
-    """Return the intersection over union of cells before and after a shift, and whether the first left is the same.
-
-    A cell of the shifted image is moved back by its centre. Cells that the shift brings in or pushes out are not
-    compared; None if no others are left.
-    """
-    right, down = move
-
-    def moved(cell: int, sign: int) -> int | None:
-        left, top, end, bottom = grid.box(cell, (size, size))
-        return grid.cell_at((left + end) / 2 + sign * right, (top + bottom) / 2 + sign * down, (size, size))
-
-    kept = [cell for cell in before if moved(cell, 1) is not None]
-    back = [cell for cell in (moved(cell, -1) for cell in after) if cell is not None]
-    if not kept or not back:
-        return None
-    return len(set(kept) & set(back)) / len(set(kept) | set(back)), kept[0] == back[0]
-
-
-# -- both -----------------------------------------------------------------------------------------------------------
-
-
-def _prepare(
+def choose(
     bench: Workbench, method: str | Method, queries: int | None, distractors: int, seed: int
 ) -> tuple[Method, list[Task]]:
+    """Return the method and the queries to check."""
     chosen = bench.explainer.resolve_method(method)
     if chosen.wants_parts:
         raise SettingError(f"{chosen!r} wants annotated parts, which move with the image.", "Check another method.")
@@ -340,6 +215,7 @@ def _prepare(
     return chosen, planned.first(queries, seed=seed).tasks
 
 
-def _query_cells(explainer: Explainer, method: Method, query: Encoded, donors: Encoded, target: int) -> list[int]:
+def query_cells(explainer: Explainer, method: Method, query: Encoded, donors: Encoded, target: int) -> list[int]:
+    """Return the query cells that an explanation swaps, in order."""
     cf = explainer.explain(query, donors, target, method=method, keep_misclassified=True)
     return [edit.query_cell for edit in cf.edits]

@@ -7,21 +7,27 @@ test images, and the choice is the knee of the curve.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from partswap.errors import SettingError
-from partswap.metrics import score_all
+from partswap.metrics import Score, score_all
+from partswap.metrics.base import all_known
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
 from partswap.search.settings import changed
 from partswap.studies.tables import ResultTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LAMBDAS = (0.0, 0.1, 0.2, 0.4, 0.8)
 TAUS = (0.03, 0.1, 0.3)
@@ -38,22 +44,16 @@ class Point:
     edits: float
     flip_rate: float
 
+    @classmethod
+    def of(cls, lam: float, tau: float, scores: Mapping[str, Score]) -> Point | None:
+        """Return the point of some scores, None if one of them is missing."""
+        values = all_known(scores[name].all for name in ("same_kp", "near_kp", "edits", "flip_rate"))
+        return None if values is None else cls(lam, tau, *values)
+
 
 @dataclass(frozen=True)
 class Tuning:
-    """All pairs that were tried.
-
-    Attributes
-    ----------
-    method : str
-        Which method.
-    points : list of Point
-        One per pair.
-    best : Point
-        The chosen one.
-    note : str
-        On which images.
-    """
+    """All pairs that were tried, the chosen one, and on which images."""
 
     method: str
     points: list[Point]
@@ -76,23 +76,20 @@ class Tuning:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-        axis = figure.subplots()
+        axis = trade_off_axis(figure)
         taus = sorted({p.tau for p in self.points})
         colours = ["#4477aa", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#66ccee"]
         for colour, tau in zip(colours * len(taus), taus, strict=False):
             line = sorted((p for p in self.points if p.tau == tau), key=lambda p: p.lam)
-            axis.plot(
-                [p.edits for p in line], [100 * p.same_kp for p in line], "o-", color=colour, label=f"tau = {tau:g}"
-            )
-            for p in line:
-                axis.annotate(f"{p.lam:g}", (p.edits, 100 * p.same_kp), textcoords="offset points", xytext=(5, -10),
-                              fontsize=8, color=colour)  # fmt: skip
-        axis.plot([self.best.edits], [100 * self.best.same_kp], "o", ms=15, mfc="none", mec="black", mew=1.5)
-        axis.annotate(f"lam = {self.best.lam:g}, tau = {self.best.tau:g}", (self.best.edits, 100 * self.best.same_kp),
-                      textcoords="offset points", xytext=(14, 8), fontsize=10)  # fmt: skip
-        axis.set_xlabel("edits until the decision flips (fewer is better)")
-        axis.set_ylabel("Same-KP, all edits, % (more is better)")
-        axis.spines[["top", "right"]].set_visible(False)
+            places = [(p.edits, 100 * p.same_kp) for p in line]
+            axis.plot(*zip(*places, strict=True), "o-", color=colour, label=f"tau = {tau:g}")
+            for p, place in zip(line, places, strict=True):
+                axis.annotate(f"{p.lam:g}", place, textcoords="offset points", xytext=(5, -10), fontsize=8,
+                              color=colour)  # fmt: skip
+        best = (self.best.edits, 100 * self.best.same_kp)
+        axis.plot(*best, "o", ms=15, mfc="none", mec="black", mew=1.5)
+        axis.annotate(f"lam = {self.best.lam:g}, tau = {self.best.tau:g}", best, textcoords="offset points",
+                      xytext=(14, 8), fontsize=10)  # fmt: skip
         axis.margins(0.12)
         axis.legend(frameon=False, loc="lower right", title="numbers: lam")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,24 +126,15 @@ def tune(
     planned = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=distractors, seed=seed)
     tasks = planned.first(queries, seed=seed)
     points = []
-    for tau in taus:
-        for lam in lambdas:
-            chosen = changed(made, lam=lam, tau=tau)
-            found = explain_tasks(
-                bench.explainer,
-                bench.encodings,
-                tasks.tasks,
-                chosen,
-                track=track,
-                title=f"lam {lam:g}, tau {tau:g}",
-            )
-            scores = score_all([(cf, bench.facts.evidence(task)) for task, cf in found])
-            same, near, edits = scores["same_kp"].all, scores["near_kp"].all, scores["edits"].all
-            if same is None or near is None or edits is None:
-                raise SettingError(
-                    "nothing flipped, so there is nothing to compare.", "Use more queries or another lam."
-                )
-            points.append(Point(lam, tau, same, near, edits, scores["flip_rate"].all or 0.0))
+    for tau, lam in product(taus, lambdas):
+        found = explain_tasks(
+            bench.explainer, bench.encodings, tasks.tasks, changed(made, lam=lam, tau=tau), track=track,
+            title=f"lam {lam:g}, tau {tau:g}",
+        )  # fmt: skip
+        point = Point.of(lam, tau, score_all([(cf, bench.facts.evidence(task)) for task, cf in found]))
+        if point is None:
+            raise SettingError("nothing flipped, so there is nothing to compare.", "Use more queries or another lam.")
+        points.append(point)
     note = (
         f"{len(tasks)} images of {bench.data.split}, up to {distractors} distractors, "
         f"{bench.classifier.architecture}, auxiliary {bench.auxiliary.name}."
@@ -154,16 +142,22 @@ def tune(
     return Tuning(method, points, knee(points), note)
 
 
+def trade_off_axis(figure: Figure) -> Axes:
+    """Return an axis for Same-KP against the number of edits: up and to the left is better."""
+    axis = figure.subplots()
+    axis.set_xlabel("edits until the decision flips (fewer is better)")
+    axis.set_ylabel("Same-KP, all edits, % (more is better)")
+    axis.spines[["top", "right"]].set_visible(False)
+    return axis
+
+
 def pareto(points: Sequence[Point]) -> list[Point]:
     """Return the points that no other beats in both Same-KP and number of edits."""
-    return [
-        p
-        for p in points
-        if not any(
-            q.same_kp >= p.same_kp and q.edits <= p.edits and (q.same_kp > p.same_kp or q.edits < p.edits)
-            for q in points
-        )
-    ]
+
+    def beats(q: Point, p: Point) -> bool:
+        return q.same_kp >= p.same_kp and q.edits <= p.edits and (q.same_kp, q.edits) != (p.same_kp, p.edits)
+
+    return [p for p in points if not any(beats(q, p) for q in points)]
 
 
 def knee(points: Sequence[Point]) -> Point:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from partswap.studies.clustering import cluster_parts, draw_clusters
-from partswap.studies.paper.lab import PAPER, Lab, Result, cell
+from partswap.studies.paper.lab import TABLES, Lab, Result, cell
 from partswap.studies.tables import Cell, ResultTable
 
 CLUSTERS = (15, 50, 250)
@@ -29,35 +27,26 @@ PUBLISHED = {
 }
 
 
-@PAPER.register("auxiliary")
+@TABLES.register("auxiliary")
 def auxiliary(lab: Lab) -> Result:
     """Return each auxiliary's Same-KP with one distractor, its clustering accuracy, and pictures of clusters."""
     bench = lab.bench
     facts = [bench.facts[i] for i in range(len(bench.data))]
-    rows: list[Sequence[Cell]] = []
+    rows: list[list[Cell]] = []
     figures = {}
     for choice in lab.auxiliaries:
-        chosen = bench.with_auxiliary(choice)
-        aux = chosen.encodings.aux
+        aux = bench.with_auxiliary(choice).encodings.aux
         assert aux is not None  # there is an auxiliary
         scores = lab.scores("paper", auxiliary=str(choice), distractors=1)
         clustered = [cluster_parts(aux, facts, k, seed=lab.config.seed) for k in CLUSTERS]
-        label = choice.name + (f" ({choice.layer})" if choice.layer else "")
         picture = "-".join(["clusters", choice.name.replace(":", "-"), *([choice.layer] if choice.layer else [])])
-        figures[picture] = draw_clusters(
-            bench.data, bench.classifier.preprocess, clustered[1], bench.explainer.cut.grid
-        )
-        numbers = [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
-        accuracies = [100 * c.accuracy for c in clustered]
-        rows.append(
-            [
-                label,
-                ANNOTATIONS.get(choice.name, "none"),
-                *numbers,
-                *accuracies,
-                PUBLISHED.get(choice.name) if lab.comparable else None,
-            ]
-        )
+        preprocess, grid = bench.classifier.preprocess, bench.explainer.cut.grid
+        figures[picture] = draw_clusters(bench.data, preprocess, clustered[1], grid)
+        label = choice.name + (f" ({choice.layer})" if choice.layer else "")
+        row: list[Cell] = [label, ANNOTATIONS.get(choice.name, "none")]
+        row += [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
+        row += [100 * c.accuracy for c in clustered]
+        rows.append([*row, lab.published(PUBLISHED.get(choice.name))])
     columns = ["auxiliary", "annotations", "Same-KP", "Near-KP", "#Edits", *(f"K={k}" for k in CLUSTERS)]
     note = (
         f"{scores['flip_rate'].count} images of {len(bench.data)}, {bench.classifier.architecture} cut at "

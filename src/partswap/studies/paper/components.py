@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from partswap.studies.paper.lab import PAPER, Lab, Result, cell
-from partswap.studies.tables import Cell, ResultTable
+from partswap.studies.paper.lab import TABLES, Lab, Result, Row
 
 #: Semantic loss, several distractors, prefilter; the method, its settings; the paper's Near-KP / Same-KP / s / #Edits.
 ROWS: tuple[tuple[str, str, str, str, dict[str, float], str | None], ...] = (
@@ -16,24 +15,14 @@ ROWS: tuple[tuple[str, str, str, str, dict[str, float], str | None], ...] = (
 )
 
 
-@PAPER.register("components")
+@TABLES.register("components")
 def components(lab: Lab) -> Result:
     """Return the ablation of components."""
-    rows: list[list[Cell]] = []
-    for number, (semantic, many, extra, method, settings, published) in enumerate(ROWS, 1):
+    rows = []
+    for number, (semantic, many, extra, method, settings, numbers) in enumerate(ROWS, 1):
         # Goyal et al. take the first distractor of however many are drawn, so this row is shared with other tables.
         scores = lab.scores(method, settings, **({} if many or method == "goyal" else {"distractors": 1}))
-        numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "seconds", "edits")]
-        rows.append([str(number), semantic, many, extra, *numbers, published if lab.comparable else None])
-    columns = [
-        "row",
-        "semantic loss",
-        "distractors",
-        "filter",
-        "Near-KP",
-        "Same-KP",
-        "seconds",
-        "#Edits",
-        "paper (V-100)",
-    ]
-    return Result(ResultTable("Effect of the components, all edits", columns, rows, lab.note(), digits=2))
+        rows.append(Row([str(number), semantic, many, extra], scores, lab.published(numbers)))
+    first = ["row", "semantic loss", "distractors", "filter"]
+    metrics = ["near_kp", "same_kp", "seconds", "edits"]
+    return lab.result("Effect of the components, all edits", first, metrics, rows, paper="paper (V-100)")

@@ -7,14 +7,14 @@ import torch
 from partswap.grid import Grids
 from partswap.heads.costs import module_macs
 from partswap.search.screening import screen_size, screened_macs
-from partswap.studies.paper.lab import PAPER, Lab, Result
+from partswap.studies.paper.lab import TABLES, Lab, Result
 from partswap.studies.tables import Cell, ResultTable
 
 #: The paper's own figures for VGG-16, one distractor, in 1e9.
 PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter": 59.6, "semantic term": 8.2}
 
 
-@PAPER.register("cost")
+@TABLES.register("cost")
 def cost(lab: Lab) -> Result:
     """Return the cost of one edit, the authors' way and ours, for one distractor and for many."""
     bench = lab.bench

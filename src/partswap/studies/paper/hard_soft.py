@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
-from partswap.metrics import Score
-from partswap.studies.paper.lab import PAPER, Lab, Result, cell
-from partswap.studies.tables import Cell, ResultTable
+from partswap.studies.paper.lab import TABLES, Lab, Result, Row
 
-CLUSTERS = 50
-PUBLISHED = {"hard": "40.1 / 13.3 / 9.3", "soft": "52.1 / 22.0 / 6.8"}
+#: The constraint, the method, its settings, and the paper's Near-KP / Same-KP / #Edits.
+ROWS: tuple[tuple[str, str, dict[str, Any], str | None], ...] = (
+    ("hard, 50 clusters", "hard", {"clusters": 50}, "40.1 / 13.3 / 9.3"),
+    ("soft, Vandenhende et al.", "paper", {}, "52.1 / 22.0 / 6.8"),
+    ("soft, partswap", "partswap", {}, None),
+)
+#: For data with keypoints.
+BOUND = ("hard, annotated parts (upper bound)", "hard", {"by": "parts"}, None)
 
 
-@PAPER.register("hard-soft")
+@TABLES.register("hard-soft")
 def hard_soft(lab: Lab) -> Result:
     """Return the comparison with one distractor."""
-    found: dict[str, tuple[str, Mapping[str, Score]]] = {
-        f"hard, {CLUSTERS} clusters": ("hard", lab.scores("hard", {"clusters": CLUSTERS}, distractors=1)),
-        "soft, Vandenhende et al.": ("soft", lab.scores("paper", distractors=1)),
-        "soft, partswap": ("ours", lab.scores("partswap", distractors=1)),
-    }
-    if lab.bench.data.parts:
-        found["hard, annotated parts (upper bound)"] = ("parts", lab.scores("hard", {"by": "parts"}, distractors=1))
-    rows: list[list[Cell]] = []
-    for title, (name, scores) in found.items():
-        numbers = [cell(scores, metric) for metric in ("near_kp", "same_kp", "edits", "flip_rate")]
-        rows.append([title, *numbers, PUBLISHED.get(name) if lab.comparable else None])
-    columns = ["constraint", "Near-KP", "Same-KP", "#Edits", "flipped", "paper"]
+    rows = [
+        Row([title], lab.scores(method, settings, distractors=1), lab.published(numbers))
+        for title, method, settings, numbers in (*ROWS, *([BOUND] if lab.bench.data.parts else []))
+    ]
+    metrics = ["near_kp", "same_kp", "edits", "flip_rate"]
     note = f"{lab.note(distractors=False)} One distractor."
-    return Result(ResultTable("Hard and soft constraint, all edits", columns, rows, note, digits=2))
+    return lab.result("Hard and soft constraint, all edits", ["constraint"], metrics, rows, note=note)

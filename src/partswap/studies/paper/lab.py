@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -18,31 +18,33 @@ from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.runs.config import RunConfig
-from partswap.runs.run import Run, plan_run, run
+from partswap.runs.run import plan_run, run
 from partswap.runs.workbench import Workbench, open_workbench
-from partswap.search import METHODS as SEARCH
+from partswap.search import METHODS
 from partswap.store import read_json
 from partswap.studies.tables import Cell, Measured, ResultTable
 
 #: The three methods most tables compare: name, title, settings.
-METHODS: tuple[tuple[str, str, dict[str, float]], ...] = (
+COMPARED: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("goyal", "Goyal et al.", {}),
     ("paper", "Vandenhende et al.", {"keep": 0.1}),
     ("partswap", "partswap", {}),
 )
+#: Headings of metrics that are not their titles.
+HEADINGS = {"flip_rate": "flipped", "seconds": "seconds", "evaluations": "evaluations"}
+
+
+class Row(NamedTuple):
+    """A row of a table: its first cells, the metrics of a run, and what the paper published."""
+
+    start: Sequence[Cell]
+    scores: Mapping[str, Score]
+    published: str | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """A table, with figures where the paper has them.
-
-    Attributes
-    ----------
-    table : ResultTable
-        The numbers.
-    figures : Mapping[str, Figure]
-        By name.
-    """
+    """A table, with figures by name where the paper has them."""
 
     table: ResultTable
     figures: Mapping[str, Figure] = field(default_factory=dict)
@@ -93,10 +95,14 @@ class Lab:
         """Whether the paper's own numbers for VGG-16 on CUB may stand beside ours."""
         return (self.config.data, self.family) == ("cub", "vgg")
 
-    def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
-        """Explain the split with one method, or read what was explained."""
+    def published(self, numbers: str | None) -> str | None:
+        """Return the paper's numbers for VGG-16 on CUB, None where they cannot be compared with ours."""
+        return numbers if self.comparable else None
+
+    def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
+        """Return the metrics of a run of the split with one method, which is read if it was made before."""
         config = self.config.with_(methods=(method,), settings={method: dict(settings or {})}, **changes)
-        if not SEARCH.get(method).semantic:  # one row for all auxiliaries
+        if not METHODS.get(method).semantic:  # one row for all auxiliaries
             config = config.with_(auxiliary=None)
         if "layer" in changes:
             bench = open_workbench(config, self.track)
@@ -108,41 +114,47 @@ class Lab:
         # Where networks lie does not matter, what is in them does.
         networks = [bench.classifier.model, *([a.model] if (a := bench.explainer.auxiliary) else [])]
         key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
-        return run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
-
-    def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
-        """Return the metrics of a run."""
-        made = self.run(method, settings, **changes)
+        made = run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
         found = read_json(made.folder / "metrics.json")[method]
-        return {name: _score(content) for name, content in found.items()}
+        return {name: Score(**content) for name, content in found.items()}
+
+    def result(
+        self,
+        title: str,
+        first: Sequence[str],
+        metrics: Sequence[str],
+        rows: Sequence[Row],
+        *,
+        paper: str | None = "paper",
+        note: str | None = None,
+        figures: Mapping[str, Figure] | None = None,
+    ) -> Result:
+        """Return a table: what rows start with, headed `first`, then metrics, then what the paper published.
+
+        `paper` is the heading of the last column, None for a table without it; the note is `Lab.note` if not given.
+        """
+        columns = [*first, *(HEADINGS.get(name, METRICS.get(name).title) for name in metrics)]
+        cells = [[*row.start, *(cell(row.scores, name) for name in metrics)] for row in rows]
+        if paper is not None:
+            columns.append(paper)
+            cells = [[*known, row.published] for known, row in zip(cells, rows, strict=True)]
+        table = ResultTable(title, columns, cells, self.note() if note is None else note, digits=2)
+        return Result(table, figures or {})
 
     def note(self, *, distractors: bool = True, cut: bool = True) -> str:
         """Return what every table says about its bench."""
-        made = self.bench
-        tasks, skipped = plan_run(self.config, made)
+        bench = self.bench
+        tasks, skipped = plan_run(self.config, bench)
         eligible = len(tasks) + skipped["not_drawn"]
         drawn = f"{len(tasks)} images drawn from the {eligible}" if skipped["not_drawn"] else f"All {eligible}"
-        auxiliary = f", auxiliary {replace(made.auxiliary, weights=None)}" if made.auxiliary else ""
-        where = f" cut at {made.explainer.cut.layer}" if cut else ""
+        auxiliary = f", auxiliary {replace(bench.auxiliary, weights=None)}" if bench.auxiliary else ""
+        where = f" cut at {bench.explainer.cut.layer}" if cut else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
-            f"{drawn} eligible images of {self.config.data} {self.config.split} ({len(made.data)} in all, "
-            f"{len(made.data.classes)} classes); "
-            f"{made.classifier.architecture}{where}{auxiliary}{many}. "
+            f"{drawn} eligible images of {self.config.data} {self.config.split} ({len(bench.data)} in all, "
+            f"{len(bench.data.classes)} classes); {bench.classifier.architecture}{where}{auxiliary}{many}. "
             "± is half of the 95 % bootstrap interval."
         )
-
-
-def _score(content: Mapping[str, Any]) -> Score:
-    """Return a score as it was before it was JSON."""
-    single, every = (content.get(f"{which}_interval") for which in ("single", "all"))
-    return Score(
-        content["single"],
-        content["all"],
-        content["count"],
-        tuple(single) if single else None,
-        tuple(every) if every else None,
-    )
 
 
 def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
@@ -161,11 +173,10 @@ def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
 
 def make_table(name: str, lab: Lab) -> Result:
     """Make a table by name."""
-    table = PAPER.get(name)
+    table = TABLES.get(name)
     if lab.config.auxiliary is None and name != "cost":
         raise SettingError(f"the table {name} is about a semantic term.", "Pass an auxiliary: --auxiliary NAME.")
     return table(lab)
 
 
-PaperTable = Callable[[Lab], Result]
-PAPER: Registry[PaperTable] = Registry("table of the paper", "partswap.studies.paper")
+TABLES: Registry[Callable[[Lab], Result]] = Registry("table of the paper", "partswap.studies.paper")

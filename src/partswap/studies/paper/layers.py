@@ -5,25 +5,24 @@ from __future__ import annotations
 import torch
 
 from partswap.cut.layers import list_layers
-from partswap.studies.paper.lab import PAPER, Lab, Result, cell
-from partswap.studies.tables import Cell, ResultTable
+from partswap.studies.paper.lab import TABLES, Lab, Result, Row
 
 #: The paper says of ResNet-50 on CUB: #Edits 8.0 at conv5_3 and 3.2 at conv5_1.
 PUBLISHED = {("cub", "layer4"): "8.0 edits", ("cub", "layer4.2"): "8.0 edits", ("cub", "layer4.0"): "3.2 edits"}
 
 
-@PAPER.register("layers")
+@TABLES.register("layers")
 def layers(lab: Lab) -> Result:
     """Return the metrics at the default cut, at the last one, and at the last one with a finer grid."""
-    rows: list[list[Cell]] = []
+    rows = []
     for layer, grid in places(lab):
         for method, title in (("paper", "Vandenhende et al."), ("partswap", "partswap")):
-            scores = lab.scores(method, layer=layer)
-            numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "flip_rate", "seconds")]
             known = lab.family == "resnet" and method == "paper"
-            rows.append([layer, grid, title, *numbers, PUBLISHED.get((lab.config.data, layer)) if known else None])
-    columns = ["layer", "grid", "method", "Near-KP", "Same-KP", "#Edits", "flipped", "seconds", "paper"]
-    return Result(ResultTable("Where the network is cut, all edits", columns, rows, lab.note(cut=False), digits=2))
+            numbers = PUBLISHED.get((lab.config.data, layer)) if known else None
+            rows.append(Row([layer, grid, title], lab.scores(method, layer=layer), numbers))
+    metrics = ["near_kp", "same_kp", "edits", "flip_rate", "seconds"]
+    first = ["layer", "grid", "method"]
+    return lab.result("Where the network is cut, all edits", first, metrics, rows, note=lab.note(cut=False))
 
 
 def places(lab: Lab) -> list[tuple[str, str]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from partswap.studies.paper.lab import PAPER, Lab, Result, cell
-from partswap.studies.tables import Cell, ResultTable
+from partswap.studies.paper.lab import TABLES, Lab, Result, Row
 
 #: The share kept, and the paper's Near-KP / Same-KP / #Edits / seconds.
 ROWS = (
@@ -16,15 +15,14 @@ ROWS = (
 )
 
 
-@PAPER.register("prefilter")
+@TABLES.register("prefilter")
 def prefilter(lab: Lab) -> Result:
     """Return the ablation of the prefilter."""
-    rows: list[list[Cell]] = []
-    for keep, published in ROWS:
-        scores = lab.scores("paper", {} if keep is None else {"keep": keep})
-        numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits", "seconds")]
-        title = "100 % (none)" if keep is None else f"{keep:.0%}"
-        rows.append([title, *numbers, published if lab.comparable else None])
-    columns = ["kept", "Near-KP", "Same-KP", "#Edits", "seconds", "paper (V-100)"]
+    rows = []
+    for keep, numbers in ROWS:
+        title, settings = ("100 % (none)", {}) if keep is None else (f"{keep:.0%}", {"keep": keep})
+        rows.append(Row([title], lab.scores("paper", settings), lab.published(numbers)))
+    metrics = ["near_kp", "same_kp", "edits", "seconds"]
     note = lab.note() + " Candidates are screened in every row, so the prefilter saves little time here."
-    return Result(ResultTable("Prefilter, the paper's method, all edits", columns, rows, note, digits=2))
+    title = "Prefilter, the paper's method, all edits"
+    return lab.result(title, ["kept"], metrics, rows, paper="paper (V-100)", note=note)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from partswap.studies.paper.lab import METHODS, PAPER, Lab, Result, cell
-from partswap.studies.tables import Cell, ResultTable
+from partswap.studies.paper.lab import COMPARED, TABLES, Lab, Result, Row
 
 PUBLISHED = {
     ("goyal", "confusion"): "54.6 / 8.3 / 5.5",
@@ -13,16 +12,15 @@ PUBLISHED = {
 }
 
 
-@PAPER.register("selection")
+@TABLES.register("selection")
 def selection(lab: Lab) -> Result:
     """Return the comparison of both ways; without class attributes only the confusion matrix."""
     ways = ["confusion"] if lab.bench.data.attributes() is None else ["confusion", "attributes"]
-    rows: list[list[Cell]] = []
-    for method, title, settings in METHODS:
-        for way in ways:
-            scores = lab.scores(method, settings, selection=way)
-            numbers = [cell(scores, name) for name in ("near_kp", "same_kp", "edits")]
-            rows.append([title, way, *numbers, PUBLISHED.get((method, way)) if lab.comparable else None])
-    columns = ["method", "selection", "Near-KP", "Same-KP", "#Edits", "paper"]
+    rows = [
+        Row([title, way], lab.scores(method, settings, selection=way), lab.published(PUBLISHED.get((method, way))))
+        for method, title, settings in COMPARED
+        for way in ways
+    ]
     note = lab.note() + ("" if len(ways) > 1 else " This data set has no class attributes.")
-    return Result(ResultTable("Selection of query and distractor classes", columns, rows, note, digits=2))
+    title = "Selection of query and distractor classes"
+    return lab.result(title, ["method", "selection"], ["near_kp", "same_kp", "edits"], rows, note=note)
