@@ -299,6 +299,7 @@ def test_the_command_line_unpacks_local_archives(tmp_path):
 
 def test_official_archives_are_well_formed():
     for archives in OFFICIAL.values():
+        assert archives
         for archive in archives:
             assert archive.url.startswith("http")
             assert archive.file.endswith((".tgz", ".tar", ".tar.gz"))
