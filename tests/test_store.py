@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from partswap import store as store_module
 from partswap.errors import FileFormatError, PartswapError, ShapeError
-from partswap.store import Store, default_cache, write_json
+from partswap.store import Store, default_cache, locked, write_json
 
 
 def fill(store, batch=4):
@@ -112,6 +112,32 @@ def test_two_that_fill_one_store_do_not_get_into_each_others_way(tmp_path):
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "one")], check=True, timeout=120)
     one, two = (contents(next((tmp_path / name).iterdir())) for name in ("one", "two"))
     assert one == two
+
+
+def test_a_lock_is_had_by_one_and_goes_with_its_process(tmp_path):
+    script = """
+import sys, time
+from pathlib import Path
+from partswap.store import locked
+with locked(Path(sys.argv[1]), wait=True) as ours:
+    print(ours, flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "True\n"
+            with locked(tmp_path, wait=False) as ours:
+                assert ours is False
+        finally:
+            holder.kill()
+    with locked(tmp_path, wait=True) as ours, locked(tmp_path, wait=False) as again:
+        assert (ours, again) == (True, False)
+
+
+def test_a_folder_that_cannot_be_locked_says_so(tmp_path):
+    (tmp_path / ".lock").mkdir()  # no file to lock, as on a disk without locks
+    with locked(tmp_path, wait=True) as ours:
+        assert ours is None
 
 
 def test_wrong_rows_are_refused(tmp_path):

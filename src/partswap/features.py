@@ -146,7 +146,7 @@ def classifier_features(
         "features": model_fingerprint(split.features),
         "head": model_fingerprint(split.head),
         "layer": split.layer,
-        "preprocess": repr(explainer.preprocess),
+        "preprocess": explainer.preprocess.key(),
         "precision": precision,
         "batch": batch,
     }
@@ -185,7 +185,7 @@ def auxiliary_features(
         "data": data.fingerprint(),
         "split": data.split,
         "auxiliary": model_fingerprint(auxiliary.model),
-        "preprocess": repr((preprocess, auxiliary.preprocess)),
+        "preprocess": [preprocess.key(), auxiliary.preprocess.key()],
         "grid": list(grid),
         "precision": precision,
         "batch": batch,

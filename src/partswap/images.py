@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +75,15 @@ class Preprocess:
     resize: int | None = None
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+    def key(self) -> str:
+        """Return what caches are kept under: the fields that are not the default.
+
+        So a field that is added with a default changes no key; but a default must never change, or old caches would
+        be taken for new ones.
+        """
+        changed = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default)
+        return f"Preprocess({', '.join(changed)})"
 
     def geometry(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
         """Return how an image of ``(width, height)`` is resized and where it is cropped: width, height, left, top."""

@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 
 from partswap.errors import FileFormatError, PartswapError, ShapeError
 
+#: The file that is locked, in the folder that is meant.
+LOCK = ".lock"
+
 
 def default_cache() -> Path:
     """Return where caches go unless one says otherwise: ``$PARTSWAP_CACHE``, else the user's cache folder."""
@@ -49,25 +52,23 @@ def read_json(path: Path) -> Any:
 def locked(folder: Path, *, wait: bool) -> Iterator[bool | None]:
     """Lock a folder while the context lasts; yields whether it could be had, None where there are no such locks.
 
-    The lock goes with the process, however it ends.
+    What is locked is an empty file ``.lock`` in it. The lock goes with the process, however it ends; the file stays,
+    because others may wait for it.
     """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / LOCK)
+    ours: bool | None = True
     try:
-        import fcntl
-    except ModuleNotFoundError:
-        yield None
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+        lock.acquire(blocking=wait)
+    except Timeout:
+        ours = False
+    except (OSError, NotImplementedError):  # this file system knows no locks, or the file cannot be made
+        ours = None
     try:
-        ours: bool | None = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            ours = False
-        except OSError:  # this file system knows no locks
-            ours = None
         yield ours
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 class Store:

@@ -5,8 +5,9 @@ import pytest
 
 from partswap import aviary
 from partswap.aviary.sheet import contact_sheet
-from partswap.data.sets.aviary import Aviary
+from partswap.data.sets.aviary import Aviary, bare_code
 from partswap.errors import ClassIndexError, SettingError
+from partswap.sides import merge_sides
 
 SPECIES = aviary.all_species()
 
@@ -62,7 +63,7 @@ def test_visible_keypoints_lie_on_or_at_their_part():
         for name, (x, y, visible) in bird.keypoints.items():
             if not visible:
                 continue
-            mask = bird.part_mask(aviary.merge_sides(name))
+            mask = bird.part_mask(merge_sides(name))
             window = mask[max(int(y) - 7, 0) : int(y) + 8, max(int(x) - 7, 0) : int(x) + 8]
             near += window.any()
             total += 1
@@ -140,3 +141,17 @@ def test_bad_input_is_named():
         Aviary(per_class=0)
     with pytest.raises(IndexError, match="there is no image 40"):
         Aviary(per_class=1)[40]
+
+
+def test_the_key_of_code_is_what_the_code_does():
+    source = '''"""A bird."""
+from math import pi
+def wing(span):
+    """Draw it."""
+    import os  # not needed
+    return span * 2
+'''
+    assert bare_code(source) == bare_code("import math\n\ndef wing(span):\n    return (span*2) # larger\n")
+    assert bare_code(source) != bare_code(source.replace("2", "3"))
+    assert bare_code(source) != bare_code(source.replace("return", "print('wing'); return"))
+    assert bare_code('x = "text"') != bare_code('x = "other"')

@@ -15,9 +15,10 @@ from partswap.cli.main import app
 from partswap.data import open_dataset
 from partswap.data.base import Sample
 from partswap.data.care.sheet import choose, contact_sheet, part_colors, shorten
-from partswap.data.geometry import RandomView, on_canvas, swap_sides
+from partswap.data.geometry import RandomView, on_canvas
 from partswap.errors import SettingError
 from partswap.images import Preprocess
+from partswap.sides import swap_sides
 
 runner = CliRunner()
 

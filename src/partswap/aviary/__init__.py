@@ -17,7 +17,6 @@ from partswap.aviary.species import (
     Species,
     all_species,
     differing_parts,
-    merge_sides,
 )
 from partswap.aviary.world import Bird, draw
 
@@ -30,5 +29,4 @@ __all__ = [
     "all_species",
     "differing_parts",
     "draw",
-    "merge_sides",
 ]

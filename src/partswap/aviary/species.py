@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from partswap.sides import merge_sides
+
 #: Keypoints in the order (and with the names) of CUB-200-2011.
 KEYPOINTS = (
     "back", "beak", "belly", "breast", "crown", "forehead", "left eye", "left leg", "left wing", "nape",
     "right eye", "right leg", "right wing", "tail", "throat",
 )  # fmt: skip
-
-
-def merge_sides(name: str) -> str:
-    """Return the part a keypoint belongs to when left and right count as one."""
-    return name.removeprefix("left ").removeprefix("right ")
 
 
 #: Parts: keypoints with left and right merged, sorted.

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from partswap.aviary import merge_sides
 from partswap.data.base import Attributes
+from partswap.sides import merge_sides
 
 #: What an attribute's group begins with -> part.
 GROUPS = {

@@ -66,6 +66,30 @@ class Attributes:
         return np.asarray(self.share > 0.5)
 
 
+@dataclass(frozen=True)
+class Archive:
+    """An official archive of a data set.
+
+    Attributes
+    ----------
+    url : str
+        Where it is.
+    makes : str
+        What lies in the folder once it is unpacked.
+    md5 : str or None
+        Its checksum, if it is known.
+    """
+
+    url: str
+    makes: str
+    md5: str | None = None
+
+    @property
+    def file(self) -> str:
+        """Its file name."""
+        return self.url.rpartition("/")[2]
+
+
 class Dataset(ABC):
     """Images of known classes, in a fixed order.
 
@@ -83,6 +107,8 @@ class Dataset(ABC):
     splits: Sequence[str] = ("train", "test")
     #: Whether it is read from a folder.
     needs_path: bool = True
+    #: Where to download it, in the order to unpack; empty if there is nothing official.
+    archives: Sequence[Archive] = ()
     #: Images that cannot be read and were left out: (name, reason).
     skipped: Sequence[tuple[str, str]] = ()
 

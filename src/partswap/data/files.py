@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from partswap.aviary import merge_sides as merge
 from partswap.data.base import Dataset, Sample, check_split, digest
 from partswap.data.rle import RunLengths
 from partswap.data.text import Faults, complain
 from partswap.errors import DataError, ImageError
 from partswap.images import read_image
+from partswap.sides import merge_sides as merge
 
 #: Files that count as images, by suffix.
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})

@@ -18,6 +18,7 @@ from partswap.data.base import Sample
 from partswap.data.files import is_inside
 from partswap.errors import SettingError
 from partswap.images import Preprocess
+from partswap.sides import swap_sides
 
 Points = Mapping[str, Sequence[tuple[float, float]]]
 
@@ -157,9 +158,3 @@ def _mirrored(sample: Sample) -> Sample:
         mask=None if sample.mask is None else np.ascontiguousarray(sample.mask[:, ::-1]),
         part_masks={swap_sides(p): np.ascontiguousarray(m[:, ::-1]) for p, m in sample.part_masks.items()},
     )
-
-
-def swap_sides(part: str) -> str:
-    """Return what a part is called in the mirror: "left eye" is "right eye"."""
-    side, _, rest = part.partition(" ")
-    return f"{ {'left': 'right', 'right': 'left'}[side] } {rest}" if rest and side in ("left", "right") else part

@@ -26,7 +26,7 @@ from partswap.models.preprocessing import preprocess_for
 from partswap.models.weights import start_from
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
-from partswap.store import read_json
+from partswap.store import LOCK, read_json
 from partswap.training.devices import main_first
 from partswap.training.feed import Feed
 from partswap.training.loop import Recipe, at_lr, fit, refuse_finished, search_lr
@@ -143,7 +143,7 @@ def train_classifier(
 
 def clean_up(out: Path) -> None:
     """Remove what only an unfinished training needs."""
-    for leftover in (*out.glob("*checkpoint-*"), out / "training.json"):
+    for leftover in (*out.glob("*checkpoint-*"), out / "training.json", out / LOCK):
         leftover.unlink(missing_ok=True)
 
 

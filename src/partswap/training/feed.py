@@ -105,7 +105,7 @@ class FrozenViews:
         # Random views do not depend on the geometry of the test-time one.
         usual = views.preprocess if number == 0 else replace(views.preprocess, resize=None)
         which = [number, *([] if number == 0 else [views.seed, repr(views.random)])]
-        full = {**key, "preprocess": repr(usual), "view": which}
+        full = {**key, "preprocess": usual.key(), "view": which}
         store = Store(cache, f"trunk-{self.cut.layer}-{number}", full, len(views.data))
         title = f"{self.cut.layer} {views.data.split} {number}"
         fill(store, lambda index: views.tensor(index, number), self._compute, title, track)

@@ -18,7 +18,6 @@ from torch.fx import GraphModule
 
 from partswap.cut.network import Cut
 from partswap.data.base import Dataset, Sample
-from partswap.data.geometry import swap_sides
 from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
@@ -27,6 +26,7 @@ from partswap.models.parts import Detector, PartsDetector, load_detector, save_d
 from partswap.models.precision import autocast, default_device, device_of
 from partswap.models.zoo import load_model
 from partswap.progress import Track, no_progress
+from partswap.sides import swap_sides
 from partswap.training.classifier import Plan, begin, clean_up, cut_for_training, epoch_line, norms
 from partswap.training.feed import Feed, Meal
 from partswap.training.loop import Recipe, fit, refuse_finished

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 import trees
 from partswap.cli.main import app
 from partswap.data import open_dataset
-from partswap.data.care.archives import OFFICIAL, Archive, fetch, get, unpack
+from partswap.data.base import DATASETS, Archive
+from partswap.data.care.archives import fetch, get, unpack
 from partswap.errors import DataError, SettingError, UnknownNameError
 
 CONTENT = bytes(range(256)) * 4000
@@ -157,14 +158,13 @@ archives.unpack(sys.argv[1], sys.argv[2], quiet=True)
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no locks that go with a process")
 def test_what_a_killed_unpacking_left_is_removed(tmp_path):
     archive, into = write_tar(tmp_path / "a.tgz", [("a", b"x")]), tmp_path / "into"
     command = [sys.executable, "-c", UNPACKING, str(archive), str(into)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout.readline() == b"in it\n"
-            (half,) = into.glob(".unpacking-*/half")
+            (half,) = into.glob(".unpacking-*/content/half")
             unpack(archive, into, quiet=True)
             assert half.exists()  # somebody works there
         finally:
@@ -179,14 +179,16 @@ def test_what_a_killed_unpacking_left_is_removed(tmp_path):
 
 def test_a_local_file_with_an_official_name_must_be_that_file(tmp_path, monkeypatch):
     archive = pack(trees.cub(tmp_path / "CUB_200_2011"), tmp_path / "CUB_200_2011.tgz")
-    found, official = hashlib.md5(archive.read_bytes()).hexdigest(), OFFICIAL["cub"][0].md5
+    found, official = hashlib.md5(archive.read_bytes()).hexdigest(), DATASETS.get("cub").archives[0].md5
     first = write_tar(tmp_path / "first.tgz", [("first", b"x")])
     with pytest.raises(DataError, match=f"{found}.*{official}.*rename it"):
         get("cub", tmp_path / "into", [first, archive], quiet=True)
     assert not (tmp_path / "into").exists()
     renamed = archive.rename(tmp_path / "mine.tgz")
     assert get("cub", tmp_path / "into", renamed, quiet=True) == ["CUB_200_2011"]
-    monkeypatch.setitem(OFFICIAL, "cub", (Archive("https://example.org/mine.tgz", "CUB_200_2011", found),))
+    monkeypatch.setattr(
+        DATASETS.get("cub"), "archives", (Archive("https://example.org/mine.tgz", "CUB_200_2011", found),)
+    )
     assert get("cub", tmp_path / "again", renamed, quiet=True) == ["CUB_200_2011"]
 
 
@@ -276,7 +278,7 @@ def test_get_downloads_once_and_unpacks(monkeypatch, tmp_path):
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{running.server_port}/CUB_200_2011.tgz"
-        monkeypatch.setitem(OFFICIAL, "cub", (Archive(url, "CUB_200_2011"),))
+        monkeypatch.setattr(DATASETS.get("cub"), "archives", (Archive(url, "CUB_200_2011"),))
         assert get("cub", tmp_path / "into", quiet=True) == ["CUB_200_2011"]
         running.shutdown()
         thread.join()
@@ -284,6 +286,8 @@ def test_get_downloads_once_and_unpacks(monkeypatch, tmp_path):
     assert [p.name for p in (tmp_path / "into").iterdir()] == ["CUB_200_2011"]
     with pytest.raises(UnknownNameError, match="Did you mean 'cub'"):
         get("cubs", tmp_path)
+    with pytest.raises(UnknownNameError, match=r"no official archive of 'folder'\. Known: cub, dogs, inaturalist\."):
+        get("folder", tmp_path)
 
 
 def test_the_command_line_unpacks_local_archives(tmp_path):
@@ -298,8 +302,8 @@ def test_the_command_line_unpacks_local_archives(tmp_path):
 
 
 def test_official_archives_are_well_formed():
-    for archives in OFFICIAL.values():
-        for archive in archives:
+    for name in DATASETS:
+        for archive in DATASETS.get(name).archives:
             assert archive.url.startswith("http")
             assert archive.file.endswith((".tgz", ".tar", ".tar.gz"))
             assert re.fullmatch(r"[0-9a-f]{32}", archive.md5)

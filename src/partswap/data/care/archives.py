@@ -15,15 +15,15 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from partswap.data.base import DATASETS
 from partswap.errors import DataError, SettingError, UnknownNameError, suggest
 from partswap.store import locked
 
@@ -31,59 +31,7 @@ CHUNK = 1 << 20
 BLOCK = 512  # of a tar file
 GZIP = b"\x1f\x8b"  # how such a file begins
 HIDDEN = ".unpacking-"
-INAT = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
-DOGS = "http://vision.stanford.edu/aditya86/ImageNetDogs/"
-
-
-@dataclass(frozen=True)
-class Archive:
-    """An official archive.
-
-    Attributes
-    ----------
-    url : str
-        Where it is.
-    makes : str
-        What lies in the folder once it is unpacked.
-    md5 : str or None
-        Its checksum, if it is known.
-    """
-
-    url: str
-    makes: str
-    md5: str | None = None
-
-    @property
-    def file(self) -> str:
-        """Its file name."""
-        return self.url.rpartition("/")[2]
-
-
-#: Official archives, by data set. The full training images of iNaturalist (224 GB) are left to those who want them.
-OFFICIAL: dict[str, tuple[Archive, ...]] = {
-    "cub": (
-        Archive(
-            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
-            "CUB_200_2011",
-            "97eceeb196236b17998738112f37df78",
-        ),
-        Archive(
-            "https://data.caltech.edu/records/w9d68-gec53/files/segmentations.tgz",
-            "segmentations",
-            "4d47ba1228eae64f2fa547c47bc65255",
-        ),
-    ),
-    "dogs": (
-        Archive(DOGS + "images.tar", "Images", "1bb1f2a596ae7057f99d7d75860002ef"),
-        Archive(DOGS + "lists.tar", "train_list.mat", "edbb9f16854ec66506b5f09b583e0656"),
-    ),
-    "inaturalist": (
-        Archive(INAT + "val.json.tar.gz", "val.json", "4d761e0f6a86cc63e8f7afc91f6a8f0b"),
-        Archive(INAT + "val.tar.gz", "val", "f6f6e0e242e3d4c9569ba56400938afc"),
-        Archive(INAT + "train_mini.json.tar.gz", "train_mini.json", "395a35be3651d86dc3b0d365b8ea5f92"),
-        Archive(INAT + "train_mini.tar.gz", "train_mini", "db6ed8330e634445efc8fec83ae81442"),
-    ),
-}
+NETWORK = (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError, ValueError)
 
 
 def get(
@@ -94,7 +42,7 @@ def get(
     Parameters
     ----------
     name : str
-        A data set in `OFFICIAL`.
+        A data set with official archives.
     into : str or Path
         The folder to make it in; what is already there is not fetched again.
     archive : str or Path or sequence of them, optional
@@ -109,17 +57,19 @@ def get(
         What was made in the folder.
     """
     into = Path(into)
+    officials = DATASETS.get(name).archives if name in DATASETS else ()
     if archive is not None:
         files = [Path(file) for file in ([archive] if isinstance(archive, str | Path) else archive)]
-        sums = {official.file: official.md5 for official in OFFICIAL.get(name, ())}
+        sums = {official.file: official.md5 for official in officials}
         for file in files:  # all of them before the first is unpacked
             _check_sum(file, sums.get(file.name), quiet)
         return [made for file in files for made in unpack(file, into, quiet=quiet)]
-    if name not in OFFICIAL:
-        known = f"{suggest(name, OFFICIAL)} Known: {', '.join(sorted(OFFICIAL))}.".strip()
-        raise UnknownNameError(f"there is no official archive of {name!r}.", known)
+    if not officials:
+        known = [each for each in DATASETS if DATASETS.get(each).archives]
+        fix = f"{suggest(name, known)} Known: {', '.join(known)}.".strip()
+        raise UnknownNameError(f"there is no official archive of {name!r}.", fix)
     made = []
-    for official in OFFICIAL[name]:
+    for official in officials:
         if not (into / official.makes).exists():
             file = fetch(official.url, into / official.file, official.md5, quiet=quiet)
             made += unpack(file, into, quiet=quiet)
@@ -153,14 +103,7 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
         part.unlink(missing_ok=True)  # without a checksum nobody can tell whether the halves belong together
     try:
         _download(url, part, quiet)
-    except (
-        urllib.error.URLError,
-        http.client.HTTPException,
-        ssl.SSLError,
-        TimeoutError,
-        ConnectionError,
-        ValueError,
-    ) as error:
+    except NETWORK as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
             f"{url} cannot be downloaded ({reason}).",
@@ -212,17 +155,22 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
 
 @contextmanager
 def _hidden_folder(into: Path) -> Iterator[Path]:
-    """Make a folder in `into` that goes in the end, and remove those of processes that were killed."""
-    with ExitStack() as held:
-        with locked(into, wait=True):  # nobody takes a folder for left behind that is only just being made
-            for left in into.glob(f"{HIDDEN}*"):
-                with suppress(FileNotFoundError), locked(left, wait=False) as abandoned:
-                    if abandoned:
-                        shutil.rmtree(left, ignore_errors=True)
-            hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
-            held.enter_context(locked(hidden, wait=False))
+    """Make a folder in a hidden one in `into` that goes in the end; remove the hidden ones of killed processes."""
+    for left in into.glob(f"{HIDDEN}*"):
+        with locked(left, wait=False) as abandoned:
+            if abandoned:
+                shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):
+            left.rmdir()  # Windows removes no file that is locked, so nor its folder
+    while True:
+        hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
         try:
-            yield hidden
+            with locked(hidden, wait=False) as ours:
+                if ours is not False:  # else somebody took it for left behind before it was locked
+                    content = hidden / "content"
+                    content.mkdir(parents=True)
+                    yield content
+                    return
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
 
@@ -238,11 +186,9 @@ def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> 
             for member in tar:
                 _check_name(archive, member.name, into)
                 try:
-                    tar.extract(member, hidden, filter="data")  # refuses links to the outside and devices
+                    tar.extract(member, hidden, filter="data")  # refuses devices and links to the outside
                 except tarfile.FilterError as error:
                     raise _evil(archive, member.name, str(error)) from error
-                if not _lies_in(hidden / member.name, hidden):
-                    raise _evil(archive, member.name, "it reaches outside through a link")
         stream.check_end()
 
 
@@ -279,7 +225,11 @@ def _unpack_zip(archive: Path, hidden: Path, into: Path, progress: Progress) -> 
 
 
 def _check_name(archive: Path, name: str, into: Path) -> None:
-    """Raise an error if a member would lie outside the folder or over something that is there."""
+    """Raise an error if a member would lie outside the folder or over something that is there.
+
+    tarfile and zipfile would make a name of their own out of an absolute one, and know the other system's separators
+    only on that system.
+    """
     windows = PureWindowsPath(name)  # knows both separators, and drives
     if windows.is_absolute() or windows.drive or windows.root or PurePosixPath(name).is_absolute():
         raise _evil(archive, name, "its path is absolute")
@@ -288,10 +238,6 @@ def _check_name(archive: Path, name: str, into: Path) -> None:
     top = next((part for part in PurePosixPath(name).parts if part != "."), None)
     if top is not None and (into / top).exists():
         raise DataError(f"{into / top} exists already.", "Remove it or unpack into another folder.")
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _evil(archive: Path, member: str, why: str) -> DataError:
@@ -317,16 +263,12 @@ def _download(url: str, part: Path, quiet: bool) -> None:
         total = have + int(length) if length else None
         with part.open("ab" if have else "wb") as file, _progress(quiet) as progress:
             task = progress.add_task(f"downloading {part.stem}", total=total, completed=have)
-            _copy(response, file, lambda size: progress.advance(task, size))
+            while block := response.read(CHUNK):
+                file.write(block)
+                progress.advance(task, len(block))
     got = part.stat().st_size
     if total is not None and got < total:
         raise ConnectionError(f"it broke off after {got} of {total} bytes; run it again to go on")
-
-
-def _copy(source: Any, target: IO[bytes], told: Callable[[int], None]) -> None:
-    while block := source.read(CHUNK):
-        target.write(block)
-        told(len(block))
 
 
 def _check_sum(file: Path, md5: str | None, quiet: bool) -> None:

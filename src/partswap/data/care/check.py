@@ -15,8 +15,8 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from partswap.data.base import DATASETS, Sample, check_split, open_dataset
-from partswap.data.files import IMAGE_SUFFIXES, Box, FileDataset, Item, is_inside, mask_of
+from partswap.data.base import DATASETS, Dataset, Sample, check_split, open_dataset
+from partswap.data.files import IMAGE_SUFFIXES, Box, FileDataset, Item, Keypoint, is_inside, mask_of
 from partswap.errors import DataError, ImageError
 from partswap.images import read_image
 
@@ -103,14 +103,13 @@ class Report:
     def _add(self, kind: str, where: object, what: str) -> None:
         self.problems.append(Problem(kind, str(where), what))
 
+    def _saw(self, mode: str, size: tuple[int, int]) -> None:
+        self.modes[mode] += 1
+        self.widths, self.heights = _wider(self.widths, size[0]), _wider(self.heights, size[1])
 
-@dataclass(frozen=True)
-class _Seen:
-    """What reading one image told."""
 
-    mode: str | None
-    size: tuple[int, int] | None
-    problems: list[Problem]
+#: What reading one image told: its mode and size, None if it cannot be read, and what is wrong.
+_Seen = tuple[tuple[str, tuple[int, int]] | None, list[Problem]]
 
 
 def check_dataset(
@@ -187,65 +186,51 @@ def _check_drawn(
         with_keypoints = with_mask = 0
         for sample in samples:
             size = sample.image.size
-            report.modes[sample.image.mode] += 1
-            report.widths, report.heights = _wider(report.widths, [size[0]]), _wider(report.heights, [size[1]])
+            report._saw(sample.image.mode, size)
             with_keypoints += sample.keypoints is not None
             with_mask += sample.mask is not None
-            for part, points in (sample.keypoints or {}).items():
-                for x, y in points:
-                    if not is_inside(x, y, size):
-                        report._add("keypoint outside the image", sample.name, f"{part} at ({x:g}, {y:g})")
+            points = [(part, x, y) for part, places in (sample.keypoints or {}).items() for x, y in places]
+            report.problems += _outside(sample.name, points, size)
             if sample.mask is not None and sample.mask.shape != size[::-1]:
-                report._add(
-                    "bad mask", sample.name, f"has {sample.mask.shape}, its image {size[::-1]} rows and columns"
-                )
-        counts = np.bincount(data.labels(), minlength=len(data.classes))
-        spread = (int(counts.min()), float(np.median(counts)), int(counts.max()))
-        report.splits[split] = SplitCounts(len(data), with_keypoints, with_mask, spread)
+                what = f"has {sample.mask.shape}, its image {size[::-1]} rows and columns"
+                report._add("bad mask", sample.name, what)
+        report.splits[split] = SplitCounts(len(data), with_keypoints, with_mask, _per_class(data))
     return report
 
 
 def _check_images(data: FileDataset, report: Report, workers: int, console: Console | None) -> None:
-    sizes: list[tuple[int, int]] = []
     with ThreadPoolExecutor(max(1, workers)) as pool:
         seen: Iterable[_Seen] = pool.map(lambda index: _look(data.item(index), data.box(index)), range(len(data)))
         if console is not None:
             seen = track(seen, f"reading {data.split}", len(data), console=console, transient=True)
-        for one in seen:
-            report.problems += one.problems
-            if one.mode is not None and one.size is not None:
-                report.modes[one.mode] += 1
-                sizes.append(one.size)
+        for image, problems in seen:
+            report.problems += problems
+            if image is not None:
+                report._saw(*image)
     twice = [name for name, times in Counter(item.name for item in data.items).items() if times > 1]
     report.problems += [Problem("listed twice", name, "the lists mention it more than once") for name in twice]
-    if sizes:
-        report.widths = _wider(report.widths, [width for width, _ in sizes])
-        report.heights = _wider(report.heights, [height for _, height in sizes])
 
 
-def _wider(known: tuple[int, int] | None, values: list[int]) -> tuple[int, int]:
-    values = [*values, *(known or ())]
-    return min(values), max(values)
+def _wider(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
+    low, high = known or (value, value)
+    return min(low, value), max(high, value)
 
 
 def _look(item: Item, box: Box | None) -> _Seen:
     """Read one image with its annotations."""
     if not item.path.exists():
-        return _Seen(None, None, [Problem("missing file", str(item.path), "is in the lists but not on disk")])
+        return None, [Problem("missing file", str(item.path), "is in the lists but not on disk")]
     try:
         size = read_image(item.path).size
         with Image.open(item.path) as image:
             mode = image.mode
     except ImageError as error:
-        return _Seen(None, None, [Problem("unreadable file", str(item.path), error.problem)])
-    return _Seen(mode, size, list(_annotation_problems(item, box, size)))
+        return None, [Problem("unreadable file", str(item.path), error.problem)]
+    return (mode, size), list(_annotation_problems(item, box, size))
 
 
 def _annotation_problems(item: Item, box: Box | None, size: tuple[int, int]) -> Iterator[Problem]:
-    for part, x, y in item.keypoints or ():
-        if not is_inside(x, y, size):
-            what = f"{part} at ({x:g}, {y:g}) on {size[0]} x {size[1]} pixels"
-            yield Problem("keypoint outside the image", item.name, what)
+    yield from _outside(item.name, item.keypoints or (), size)
     if box is not None and not _fits(box, size):
         what = "{:g} x {:g} at ({:g}, {:g})".format(*box[2:], *box[:2])
         yield Problem("box outside the image", item.name, f"{what} on {size[0]} x {size[1]} pixels")
@@ -261,6 +246,13 @@ def _annotation_problems(item: Item, box: Box | None, size: tuple[int, int]) -> 
         yield Problem("bad mask", item.name, "the mask is empty")
 
 
+def _outside(name: str, keypoints: Iterable[Keypoint], size: tuple[int, int]) -> Iterator[Problem]:
+    for part, x, y in keypoints:
+        if not is_inside(x, y, size):
+            what = f"{part} at ({x:g}, {y:g}) on {size[0]} x {size[1]} pixels"
+            yield Problem("keypoint outside the image", name, what)
+
+
 def _fits(box: Box, size: tuple[int, int]) -> bool:
     """Return whether a box has an area and lies on an image; the official ones reach over its edge by a little."""
     x, y, width, height = box
@@ -269,13 +261,13 @@ def _fits(box: Box, size: tuple[int, int]) -> bool:
 
 
 def _counts(data: FileDataset) -> SplitCounts:
-    per_class = np.bincount(data.labels(), minlength=len(data.classes)).tolist() or [0]
-    return SplitCounts(
-        images=len(data),
-        with_keypoints=sum(item.keypoints is not None for item in data.items),
-        with_mask=sum(_has_mask(item) for item in data.items),
-        per_class=(min(per_class), float(median(per_class)), max(per_class)),
-    )
+    with_keypoints = sum(item.keypoints is not None for item in data.items)
+    return SplitCounts(len(data), with_keypoints, sum(map(_has_mask, data.items)), _per_class(data))
+
+
+def _per_class(data: Dataset) -> tuple[int, float, int]:
+    counts = np.bincount(data.labels(), minlength=len(data.classes)).tolist() or [0]
+    return min(counts), float(median(counts)), max(counts)
 
 
 def _has_mask(item: Item) -> bool:

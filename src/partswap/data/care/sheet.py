@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -73,16 +74,15 @@ def contact_sheet(
 def choose(dataset: Dataset, count: int, seed: int) -> list[int]:
     """Return `count` images in the order of their classes, as many classes as possible."""
     rng = np.random.default_rng(seed)
-    labels = dataset.labels()
-    shuffled = rng.permutation(len(labels))
-    rank = np.zeros(len(labels), int)  # how many images of its class come before, in the shuffled order
-    seen: dict[int, int] = {}
-    for index in shuffled.tolist():
-        rank[index] = seen.setdefault(int(labels[index]), 0)
-        seen[int(labels[index])] += 1
-    position = np.argsort(shuffled)
-    chosen = np.lexsort((position, rank))[:count].tolist()
-    return sorted(chosen, key=lambda index: (int(labels[index]), index))
+    labels = dataset.labels().tolist()
+    shuffled = rng.permutation(len(labels)).tolist()
+    rank: dict[int, int] = {}  # how many images of its class come before, in the shuffled order
+    seen: Counter[int] = Counter()
+    for index in shuffled:
+        rank[index] = seen[labels[index]]
+        seen[labels[index]] += 1
+    chosen = sorted(shuffled, key=rank.__getitem__)[:count]
+    return sorted(chosen, key=lambda index: (labels[index], index))
 
 
 def picture(sample: Sample, colors: dict[str, Color]) -> Image.Image:

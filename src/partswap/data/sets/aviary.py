@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL.Image import Image
 from partswap import aviary
 from partswap.data.base import DATASETS, Dataset, Sample, check_split, digest
 from partswap.errors import SettingError
+from partswap.sides import merge_sides as merge
 
 #: Each split has its own stream of random numbers, so no image is in two of them.
 SPLITS = {"train": 0, "test": 1, "unlabelled": 2}
@@ -70,7 +72,7 @@ class Aviary(Dataset):
         keypoints: dict[str, list[tuple[float, float]]] = {}
         for name, (x, y, visible) in bird.keypoints.items():
             if visible:
-                keypoints.setdefault(aviary.merge_sides(name) if self.merge_sides else name, []).append((x, y))
+                keypoints.setdefault(merge(name) if self.merge_sides else name, []).append((x, y))
         return Sample(
             name=self.image_name(index),
             image=bird.image,
@@ -84,7 +86,7 @@ class Aviary(Dataset):
         """Return a key that changes with the settings and with the way birds are drawn."""
         drawn = [self.bird(i).pixels.tobytes() for i in range(0, len(self), max(1, len(self) // 3))]
         # Other libraries show in a few birds; our own drawing may change for one species only.
-        code = [path.read_bytes() for path in sorted(Path(aviary.__file__).parent.glob("*.py"))]
+        code = [bare_code(path.read_text("utf-8")) for path in sorted(Path(aviary.__file__).parent.glob("[!_]*.py"))]
         return digest("aviary", self.split, self.per_class, self.seed, drawn, code)
 
     def differing_parts(self, first: int, second: int) -> frozenset[str]:
@@ -101,3 +103,18 @@ class Aviary(Dataset):
 
     def _chunk(self, indices: NDArray[np.intp]) -> NDArray[np.uint8]:
         return np.stack([self.bird(int(i)).pixels for i in indices])
+
+
+def bare_code(source: str) -> str:
+    """Return what code does: without comments, docstrings, imports and layout, so that caches survive such changes."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [line for line in body if not _does_nothing(line)]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def _does_nothing(line: ast.stmt) -> bool:
+    text = isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+    return text or isinstance(line, ast.Import | ast.ImportFrom)

@@ -18,10 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from partswap.data.attribute_parts import PartDifferences
-from partswap.data.base import DATASETS, Attributes
+from partswap.data.base import DATASETS, Archive, Attributes
 from partswap.data.files import Box, FileDataset, Item, Keypoint, Listing, class_title
 from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows, two_ids
 from partswap.errors import DataError
+
+CALTECH = "https://data.caltech.edu/records/"
 
 
 @DATASETS.register("cub")
@@ -42,6 +44,10 @@ class Cub(FileDataset):
 
     name = "cub"
     splits = ("train", "test", "all")
+    archives = (
+        Archive(CALTECH + "65de6-vp158/files/CUB_200_2011.tgz", "CUB_200_2011", "97eceeb196236b17998738112f37df78"),
+        Archive(CALTECH + "w9d68-gec53/files/segmentations.tgz", "segmentations", "4d47ba1228eae64f2fa547c47bc65255"),
+    )
 
     @classmethod
     def find_root(cls, path: Path) -> Path:

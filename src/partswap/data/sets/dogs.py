@@ -15,11 +15,13 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from partswap.data.base import DATASETS
+from partswap.data.base import DATASETS, Archive
 from partswap.data.files import FileDataset, Item, Keypoint, Listing, class_title
 from partswap.data.rle import RunLengths
 from partswap.data.text import AGAIN, MalformedError, complain, read_entries, read_json, read_rows, read_text
 from partswap.errors import DataError
+
+STANFORD = "http://vision.stanford.edu/aditya86/ImageNetDogs/"
 
 #: Keypoints of StanfordExtra, in the order of ``joints``.
 KEYPOINTS = (
@@ -64,6 +66,10 @@ class Dogs(FileDataset):
 
     name = "dogs"
     splits = ("train", "test", "all")
+    archives = (
+        Archive(STANFORD + "images.tar", "Images", "1bb1f2a596ae7057f99d7d75860002ef"),
+        Archive(STANFORD + "lists.tar", "train_list.mat", "edbb9f16854ec66506b5f09b583e0656"),
+    )
 
     def _read(self) -> Listing:
         lists = {split: self._list(split) for split in ("train", "test")}

@@ -18,10 +18,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from partswap.data.base import DATASETS
+from partswap.data.base import DATASETS, Archive
 from partswap.data.files import FileDataset, Item, Keypoint, Listing
 from partswap.data.text import AGAIN, Faults, MalformedError, complain, read_entries, read_json
 from partswap.errors import DataError, SettingError, suggest
+
+AWS = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
 
 #: What each split's files are called.
 FILES = {"train": "train", "train_mini": "train_mini", "val": "val", "test": "val"}
@@ -59,6 +61,13 @@ class INaturalist(FileDataset):
 
     name = "inaturalist"
     splits = tuple(FILES)
+    # The full training images (224 GB) are left to those who want them.
+    archives = (
+        Archive(AWS + "val.json.tar.gz", "val.json", "4d761e0f6a86cc63e8f7afc91f6a8f0b"),
+        Archive(AWS + "val.tar.gz", "val", "f6f6e0e242e3d4c9569ba56400938afc"),
+        Archive(AWS + "train_mini.json.tar.gz", "train_mini.json", "395a35be3651d86dc3b0d365b8ea5f92"),
+        Archive(AWS + "train_mini.tar.gz", "train_mini", "db6ed8330e634445efc8fec83ae81442"),
+    )
 
     def __init__(
         self,
