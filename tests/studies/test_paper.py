@@ -98,7 +98,7 @@ def test_the_numbers_of_a_table_are_those_of_its_runs(folder):
 def test_published_numbers_stand_beside_the_same_data_and_network_only(tmp_path):
     def lab(data, architecture):
         made = Lab(RunConfig(data=data, path=tmp_path, model="x"), tmp_path)
-        made.__dict__["setting"] = SimpleNamespace(classifier=SimpleNamespace(architecture=architecture))
+        made.__dict__["bench"] = SimpleNamespace(classifier=SimpleNamespace(architecture=architecture))
         return made
 
     assert lab("cub", "vgg16").comparable
