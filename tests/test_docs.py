@@ -9,9 +9,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-#: Files that the index in CONTRIBUTING.md names ahead of their time; to be taken off once they are there.
-COMING = {"search/beam.py"}
-
 
 @pytest.mark.parametrize(
     "name",
@@ -73,8 +70,7 @@ def test_the_index_of_the_guide_names_files_that_exist():
     named = re.findall(r"^\| [^|`]+ \| `([^`]+)` \|$", text, re.M)
     assert len(named) >= 10
     missing = {name for name in named if not (ROOT / "src" / "partswap" / name).exists()}
-    assert not missing - COMING, f"the index names what is not there: {sorted(missing - COMING)}"
-    assert not COMING - missing, f"these are there, take them off COMING: {sorted(COMING - missing)}"
+    assert not missing, f"the index names what is not there: {sorted(missing)}"
 
 
 def test_the_guide_says_where_registered_things_live():

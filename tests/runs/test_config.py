@@ -8,7 +8,7 @@ from partswap.errors import FileFormatError, SettingError, UnknownNameError
 from partswap.models.precision import check_device, devices
 from partswap.runs.config import RunConfig, read_config
 from partswap.runs.run import run
-from partswap.search.methods.vandenhende import Paper
+from partswap.search.methods.vandenhende import Vandenhende
 
 FILE = """\
 # a run
@@ -38,7 +38,7 @@ def test_a_file_is_read_and_flags_win(tmp_path):
         "local",
         Path("somewhere"),
     )
-    assert config.build_methods(0.2)["paper"] == Paper(keep=0.1, tau=0.05)  # a word to YAML, a number to us
+    assert config.build_methods(0.2)["paper"] == Vandenhende(keep=0.1, tau=0.05)  # a word to YAML, a number to us
     flags = {"seed": 4, "queries": None, "options": ["per_class=5", "seed=1"], "methods": [], "out": Path("there")}
     changed = read_config(path, {**flags, "settings": ["paper.lam=0.2", "goyal.screen=null"]})
     assert changed.options == {"per_class": 5, "seed": 1}
@@ -49,8 +49,8 @@ def test_a_file_is_read_and_flags_win(tmp_path):
 
 def test_the_auxiliary_s_temperature_is_used_unless_a_setting_says_otherwise():
     config = RunConfig(data="aviary", model="aviary:vgg", methods=("paper", "goyal"))
-    assert config.build_methods(0.3)["paper"] == Paper(tau=0.3)
-    assert config.build_methods(None)["paper"] == Paper()
+    assert config.build_methods(0.3)["paper"] == Vandenhende(tau=0.3)
+    assert config.build_methods(None)["paper"] == Vandenhende()
 
 
 def test_a_record_comes_back(tmp_path):

@@ -33,6 +33,7 @@ class Problem:
         tau: float = 0.1,
         keep: float | None = None,
         allowed: Tensor | None = None,
+        mean: bool = True,
     ) -> None:
         self.head, self.target, self.lam = copy.deepcopy(head).double().eval(), target, lam
         self.query = query.double()
@@ -45,6 +46,7 @@ class Problem:
         if query_aux is not None and distractor_aux is not None:
             self._compare(query_aux.double(), distractor_aux.double(), tau, keep)
         self.allowed = None if allowed is None else {(i, j) for i, j in self.pairs if allowed[i, j]}
+        self.mean = mean  # the mean of log L_s over a set; its sum is wrong, which a golden case must show
         self.gap = math.inf
 
     def _compare(self, mine: Tensor, theirs: Tensor, tau: float, keep: float | None) -> None:
@@ -109,8 +111,8 @@ def greedy(problem: Problem) -> list[Pair]:
 
 def set_rank(problem: Problem, edits: tuple[Pair, ...]) -> float:
     """Return ``log g + lam * mean(log L_s)`` of a set of edits."""
-    likeness = sum(problem.likeness.get(pair, 0.0) for pair in edits) / len(edits)
-    return problem.score(edits) + problem.lam * likeness
+    likeness = sum(problem.likeness.get(pair, 0.0) for pair in edits)
+    return problem.score(edits) + problem.lam * likeness / (len(edits) if problem.mean else 1)
 
 
 def beam_over_sets(problem: Problem, beam: int) -> list[Pair]:

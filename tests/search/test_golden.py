@@ -29,6 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "paper-prefilter-runs-out": {"head": "pooled", "distractors": 1, "objective": "paper", "beam": 1, "keep": 0.01},
     "goyal": {"head": "pooled", "distractors": 1, "objective": "paper", "beam": 1, "lam": 0.0},
     "set-greedy": {"head": "flattened", "distractors": 2, "objective": "set", "beam": 1},
+    "set-mean": {"head": "flattened", "distractors": 2, "objective": "set", "beam": 8},
     "set-beam": {"head": "convolutional", "distractors": 1, "objective": "set", "beam": 8},
     "hard": {"head": "pooled", "distractors": 2, "objective": "paper", "beam": 1, "lam": 0.0, "allowed": 0.2},
     "several-distractors": {"head": "flattened", "distractors": 4, "objective": "set", "beam": 8},
@@ -41,6 +42,7 @@ MATTERS: dict[str, dict[str, Any]] = {
     "paper-prefilter": {"keep": None},
     "paper-prefilter-runs-out": {"keep": None},
     "set-greedy": {"objective": "paper"},
+    "set-mean": {"mean": False},
     "set-beam": {"beam": 1},
     "hard": {"allowed": None},
     "several-distractors": {"beam": 1},
@@ -69,7 +71,7 @@ def problem_of(name: str, case: dict[str, Any]) -> dict[str, Any]:
 
 def by_brute_force(case: dict[str, Any], told: dict[str, Any]) -> tuple[list[tuple[int, int]], float]:
     """Return the edits of a case and how clear the closest choice was."""
-    problem = Problem(**told, **{k: case[k] for k in ("lam", "keep") if k in case})
+    problem = Problem(**told, **{k: case[k] for k in ("lam", "keep", "mean") if k in case})
     found = greedy(problem) if case["objective"] == "paper" else beam_over_sets(problem, case["beam"])
     return found, problem.gap
 

@@ -140,6 +140,7 @@ def test_centroids_decide_by_cosine(problem):
     cf = Hard(centroids=10 * centroids, relax=False).explain(**problem)
     mine = problem["query_aux"].flatten(1).argmax(0)  # nearest axis; the length of a centroid does not matter
     theirs = problem["distractor_aux"].flatten(2).mT.reshape(-1, 6).argmax(1)
+    assert cf.edits
     assert all(mine[e.query_cell] == theirs[e.distractor_cell] for e in cf.edits)
     assert torch.equal(nearest(problem["query_aux"].flatten(1).T, centroids), mine)
     assert "centroids=<6 x 6>" in repr(Hard(centroids=centroids))

@@ -82,7 +82,7 @@ def test_first_order_scores_are_the_best_gain_by_the_gradient(bench):
     task = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).tasks[0]
     query, donors = bench.encodings.select([task.query]), bench.encodings.select(task.distractors)
     grid = query.grids.clone().requires_grad_()
-    bench.explainer.cut.head(grid, query.contexts).log_softmax(1)[0, task.target].backward()
+    bench.explainer.cut.head(grid).log_softmax(1)[0, task.target].backward()
     slopes, cells = grid.grad[0].flatten(1).T, query.grids[0].flatten(1).T  # (49, channels)
     theirs = donors.grids.permute(0, 2, 3, 1).flatten(0, 2)  # (2 * 49, channels)
     expected = torch.stack([max((theirs - mine) @ slope) for mine, slope in zip(cells, slopes, strict=True)])

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from partswap.cli.options import DATASETS, DataOptions, console, say
+from partswap.cli.options import DATASET_NAMES, DataOptions, console, say
 from partswap.errors import SettingError
 from partswap.options import parse_options
 
@@ -18,18 +18,18 @@ app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args
 #: Problems of one kind that are written out; the rest are counted.
 SHOWN = 10
 
-Name = Annotated[str, typer.Argument(help=f"Data set: {DATASETS}.")]
+Name = Annotated[str, typer.Argument(help=f"Data set: {DATASET_NAMES}.")]
 Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has none).")]
 
 
 @app.command("list")
 def list_() -> None:
     """List the data sets."""
-    from partswap.data import DATASETS as KINDS
+    from partswap.data import DATASETS
 
     table = Table("name", "splits", "from", "get", "what")
-    for name in KINDS:
-        kind = KINDS.get(name)
+    for name in DATASETS:
+        kind = DATASETS.get(name)
         what = (kind.__doc__ or "").strip().partition("\n")[0]
         source = "a folder" if kind.needs_path else "nothing"
         table.add_row(name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import METHODS, Layer, Model, Weights, say
+from partswap.cli.options import METHOD_NAMES, Layer, Model, Weights, say
 from partswap.errors import SettingError
 from partswap.options import AUXILIARY_HELP
 
@@ -28,7 +28,7 @@ def explain(
     auxiliary_layer: Annotated[
         str | None, typer.Option(help="Its layer; the last before the pooling if not given.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"Method: {METHODS}.")] = "partswap",
+    method: Annotated[str, typer.Option(help=f"Method: {METHOD_NAMES}.")] = "partswap",
     target: Annotated[
         int | None, typer.Option(help="Class the model should say; its second guess if not given.")
     ] = None,

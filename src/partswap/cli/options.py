@@ -34,8 +34,8 @@ def names(package: str) -> str:
     return ", ".join(registered(package))
 
 
-METHODS = names("partswap.search.methods")
-DATASETS = names("partswap.data.sets")
+METHOD_NAMES = names("partswap.search.methods")
+DATASET_NAMES = names("partswap.data.sets")
 
 # For commands that make no `RunConfig` of them.
 Data = Annotated[str, flag("data")]
