@@ -22,16 +22,8 @@ def explain_on_ray(
 ) -> Iterator[Found]:
     """Yield every shard with its counterfactuals, in any order.
 
-    Parameters
-    ----------
-    bundle : Bundle
-        What to explain; it goes to the object store once, and processes of a machine share it.
-    shards : sequence of Shard
-        Which parts of it.
-    address : str, optional
-        Of a running cluster (``"auto"``, ``"host:6379"``); by default one is started here.
-    workers : int, optional
-        Cores of the cluster that is started here; all by default.
+    The bundle goes to the object store once, and processes of a machine share it. `address` is that of a running
+    cluster (``"auto"``, ``"host:6379"``); by default one is started here with `workers` cores, or all.
     """
     ray = _ray()
     if not shards:
@@ -71,7 +63,7 @@ def _explain(bundle: Bundle, shard: Shard) -> list[Counterfactual] | PartswapErr
 
 def _answer(ray: Any, reference: Any, shard: Shard) -> list[Counterfactual]:
     try:
-        found = ray.get(reference)
+        found: list[Counterfactual] | PartswapError = ray.get(reference)
     except ray.exceptions.RayTaskError:
         raise  # a defect: it carries the traceback of the process
     except ray.exceptions.RayError as error:
@@ -82,8 +74,7 @@ def _answer(ray: Any, reference: Any, shard: Shard) -> list[Counterfactual]:
         ) from error
     if isinstance(found, PartswapError):
         raise found
-    explained: list[Counterfactual] = found
-    return explained
+    return found
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:

@@ -38,20 +38,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Tasks:
-    """All explanations of a split, and why some images have none.
-
-    Attributes
-    ----------
-    tasks : list of Task
-        In the order of the images.
-    misclassified : int
-        Images that the model gets wrong: there is no right decision to explain.
-    without_distractors : list of int
-        Classes no image of which the model gets right, though others should be explained towards them.
-    """
+    """All explanations of a split, in the order of the images, and why some images have none."""
 
     tasks: list[Task]
+    #: Images that the model gets wrong: there is no right decision to explain.
     misclassified: int
+    #: Target classes of which the model gets no image right.
     without_distractors: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -29,14 +29,7 @@ def cores() -> int:
 def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = None) -> Iterator[Found]:
     """Yield every shard with its counterfactuals, in any order; with one worker, in this process and in order.
 
-    Parameters
-    ----------
-    bundle : Bundle
-        What to explain.
-    shards : sequence of Shard
-        Which parts of it.
-    workers : int, optional
-        How many processes; by default one per core, or one on a GPU. The result does not depend on it.
+    There is one worker per core by default, or one on a GPU. The result does not depend on how many there are.
     """
     # Several processes on one GPU slow each other down.
     count = min(workers or (cores() if bundle.device == "cpu" else 1), len(shards))

@@ -22,31 +22,26 @@ from partswap.search.clusters import directions, fit_kmeans
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: Images whose cells are read at once.
+CHUNK = 64
+
 
 @dataclass(frozen=True)
 class Clusters:
-    """Cells in clusters.
+    """Cells in clusters, which are named after parts."""
 
-    Attributes
-    ----------
-    assigned : numpy.ndarray
-        ``(images, cells)``, the cluster of every cell.
-    parts : list of str or None
-        The part most of a cluster's keypoint cells hold; None for clusters without any.
-    support : list of int
-        How many cells of a cluster hold its part.
-    accuracy : float
-        How often a cell with a keypoint holds its cluster's part.
-    """
-
+    #: ``(images, cells)``, the cluster of every cell.
     assigned: NDArray[np.int32]
+    #: The part most of a cluster's keypoint cells hold; None for clusters without any.
     parts: list[str | None]
+    #: How many cells of a cluster hold its part.
     support: list[int]
+    #: How often a cell with a keypoint holds its cluster's part.
     accuracy: float
 
 
 def cluster_parts(
-    grids: Tensor | NDArray[Any], facts: Sequence[CellFacts], clusters: int, *, seed: int = 0, chunk: int = 64
+    grids: Tensor | NDArray[Any], facts: Sequence[CellFacts], clusters: int, *, seed: int = 0
 ) -> Clusters:
     """Cluster the cells of all images (directions, as the cosine sees them) and name the clusters by keypoints.
 
@@ -60,11 +55,9 @@ def cluster_parts(
         K.
     """
     images, cells = len(grids), grids.shape[2] * grids.shape[3]
-    model = fit_kmeans(grids, clusters, seed=seed, chunk=chunk)
-    assigned = np.concatenate(
-        [model.predict(directions(grids[start : start + chunk])) for start in range(0, images, chunk)]
-    ).reshape(images, cells)
-    return name_clusters(assigned.astype(np.int32), facts, clusters)
+    model = fit_kmeans(grids, clusters, seed=seed, chunk=CHUNK)
+    parts = [model.predict(directions(grids[start : start + CHUNK])) for start in range(0, images, CHUNK)]
+    return name_clusters(np.concatenate(parts).reshape(images, cells).astype(np.int32), facts, clusters)
 
 
 def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clusters: int) -> Clusters:
@@ -100,26 +93,24 @@ def draw_clusters(
     """Draw the clusters with most keypoints: images with the cells of the cluster lit and the rest dimmed."""
     from matplotlib.figure import Figure
 
-    # The clusters that explain most keypoints; large ones are often background with a keypoint here and there.
-    with_part = [k for k, part in enumerate(clusters.parts) if part]
-    shown: list[int] = []
-    for k in sorted(with_part, key=lambda k: -clusters.support[k]):
-        if clusters.parts[k] not in {clusters.parts[s] for s in shown}:  # one row per part reads better
-            shown.append(k)
-    shown = shown[:rows]
+    # One row per part, those that explain most keypoints first; large clusters are often background.
+    best: dict[str, int] = {}
+    for k in sorted(range(len(clusters.parts)), key=lambda k: -clusters.support[k]):
+        part = clusters.parts[k]
+        if part is not None:
+            best.setdefault(part, k)
+    shown = list(best.items())[:rows]
     figure = Figure(figsize=(1.25 * columns + 1.1, 1.25 * len(shown)), layout="constrained")
     axes = figure.subplots(len(shown), columns, squeeze=False)
-    for row, k in enumerate(shown):
+    for row, (part, k) in enumerate(shown):
         images = np.flatnonzero((clusters.assigned == k).any(1))
         images = images[np.linspace(0, len(images) - 1, min(columns, len(images))).astype(int)]
         for column in range(columns):
             axis = axes[row, column]
-            axis.set_xticks([])
-            axis.set_yticks([])
-            axis.set_frame_on(False)
+            axis.set(xticks=[], yticks=[], frame_on=False)
             if column < len(images):
                 axis.imshow(_lit(data, preprocess, int(images[column]), clusters.assigned, k, grid))
-        axes[row, 0].set_ylabel(str(clusters.parts[k]), rotation=0, ha="right", va="center", fontsize=11)
+        axes[row, 0].set_ylabel(part, rotation=0, ha="right", va="center", fontsize=11)
     return figure
 
 

@@ -35,29 +35,18 @@ PICTURES = 4
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric in two runs.
-
-    Attributes
-    ----------
-    methods : tuple of str
-        The method of the first run and of the second.
-    metric : str
-        Its name; `which` says whether first edits or all of them are scored.
-    first, second : float or None
-        The metric over the images both explain; None if nothing could be scored.
-    low, high : float or None
-        95 % interval of ``second - first``.
-    queries : int
-        Images that both explain.
-    """
+    """One metric in two runs, over the images both explain; None where nothing could be scored."""
 
     methods: tuple[str, str]
     metric: str
+    #: Whether first edits are scored ("single") or all of them.
     which: str
     first: float | None
     second: float | None
+    #: 95 % interval of ``second - first``.
     low: float | None
     high: float | None
+    #: Images that both explain.
     queries: int
 
 
@@ -79,18 +68,9 @@ class Comparison:
             metric = METRICS.get(d.metric)()
             scale = 100.0 if metric.percent else 1.0
             change = None if d.first is None or d.second is None else d.second - d.first
-            interval = (d.low, d.high)
-            values = [None if v is None else scale * v for v in (d.first, d.second, change, *interval)]
-            clear = None not in interval and (interval[0] > 0 or interval[1] < 0)  # type: ignore[operator]
-            rows.append(
-                [
-                    " / ".join(dict.fromkeys(d.methods)),
-                    metric.heading(d.which),
-                    *values,
-                    "yes" if clear else "no",
-                    d.queries,
-                ]
-            )
+            values = [None if v is None else scale * v for v in (d.first, d.second, change, d.low, d.high)]
+            clear = d.low is not None and d.high is not None and (d.low > 0 or d.high < 0)
+            rows.append([_title(d.methods), metric.heading(d.which), *values, "yes" if clear else "no", d.queries])
         columns = ["method", "metric", "first", "second", "difference", "low", "high", "clear", "images"]
         note = (
             f"First: {self.runs[0].folder}; second: {self.runs[1].folder}. Difference: second minus first, with its "
@@ -101,7 +81,7 @@ class Comparison:
     def names(self) -> dict[str, list[str]]:
         """Return, for each method, the images that differ most."""
         return {
-            " / ".join(dict.fromkeys(methods)): [self.data.image_name(first[0].query) for first, _ in pairs]
+            _title(methods): [self.data.image_name(first[0].query) for first, _ in pairs]
             for methods, pairs in self.most.items()
         }
 
@@ -116,7 +96,7 @@ class Comparison:
                 for pair in pairs
                 for (task, cf), preprocess in zip(pair, self.preprocess, strict=True)
             ]
-            saved.append(save_stack(pictures, folder / f"differences-{'-'.join(dict.fromkeys(methods))}.png"))
+            saved.append(save_stack(pictures, folder / f"differences-{_title(methods, '-')}.png"))
         return saved
 
 
@@ -125,7 +105,7 @@ def compare_runs(
 ) -> Comparison:
     """Compare two runs on the same images.
 
-    Methods that both have are compared with themselves; two runs of one method each are compared whatever it is.
+    A method that both have is compared with itself; if each run has one method, these two are compared.
 
     Parameters
     ----------
@@ -160,7 +140,10 @@ def compare_runs(
     differences: list[Difference] = []
     most: dict[tuple[str, str], list[tuple[Explained, Explained]]] = {}
     for methods in pairs:
-        found = [_by_query(run, method) for run, method in zip(runs, methods, strict=True)]
+        found: list[dict[int, Explained]] = [
+            {task.query: (task, cf) for task, cf in run.explained(method).values()}
+            for run, method in zip(runs, methods, strict=True)
+        ]
         queries = sorted(set(found[0]) & set(found[1]))
         if not queries:
             raise SettingError(f"no image is explained by both {first} and {second}.", "Finish the runs first.")
@@ -183,17 +166,8 @@ def paired_bootstrap(
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of the difference of two ratios whose parts come from the same images.
 
-    Parameters
-    ----------
-    first, second : numpy.ndarray
-        ``(images, 2)``: the sum of an image's scores, and how many there are.
-    samples, seed : int
-        How many resamples of the images, and of which kind.
-
-    Returns
-    -------
-    tuple of float or None
-        None if some resample has no score at all on one side too often to tell.
+    Both are ``(images, 2)``: the sum of an image's scores, and how many there are. None if more than half of the
+    resamples have no score on one side.
     """
     # One seed draws the same images for both.
     old, new = (resampled(side[:, 0], side[:, 1], resamples=samples, seed=seed) for side in (first, second))
@@ -205,8 +179,8 @@ def paired_bootstrap(
     return float(low), float(high)
 
 
-def _by_query(run: Run, method: str) -> dict[int, Explained]:
-    return {task.query: (task, cf) for task, cf in run.explained(method).values()}
+def _title(methods: tuple[str, str], between: str = " / ") -> str:
+    return between.join(dict.fromkeys(methods))
 
 
 def _scores(task: Task, cf: Counterfactual, facts: Facts) -> Scores:

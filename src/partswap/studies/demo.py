@@ -40,42 +40,23 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Example:
-    """One query, explained by several methods.
-
-    Attributes
-    ----------
-    title : str
-        What is explained.
-    truth : sequence of str
-        Parts in which the two classes truly differ, if known.
-    found : Mapping[str, Counterfactual]
-        By method's title.
-    """
+    """One query, explained by several methods."""
 
     title: str
+    #: Parts in which the two classes truly differ, if known.
     truth: Sequence[str]
+    #: By the method's title.
     found: Mapping[str, Counterfactual]
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found.
-
-    Attributes
-    ----------
-    model : str
-        Which classifier was explained.
-    accuracy : float
-        Its accuracy on the birds that were drawn.
-    birds : int
-        How many birds were drawn.
-    explained : dict
-        By method: every counterfactual with what is known about its images.
-    """
+    """What the demo found: a shipped classifier, its accuracy on so many drawn birds, and explanations."""
 
     model: str
     accuracy: float
     birds: int
+    #: By method: every counterfactual with what is known about its images.
     explained: dict[str, list[tuple[Counterfactual, Evidence]]] = field(repr=False)
 
     @cached_property
@@ -149,15 +130,14 @@ def run_demo(
     with track("drawing birds", len(data)) as advance:
         pictures = [Image.fromarray(p) for p in data.pixels(workers=os.cpu_count() or 1)]
         advance(len(data))
-    explainer = Explainer(
-        shipped.load(model), auxiliary="aviary", preprocess=shipped.PREPROCESS, class_names=data.classes
-    )
+    network, preprocess = shipped.load(model), shipped.PREPROCESS
+    explainer = Explainer(network, auxiliary="aviary", preprocess=preprocess, class_names=data.classes)
     with track("computing features", len(data)) as advance:
         encoded = explainer.encode(pictures)
         advance(len(data))
     tasks = plan_tasks(encoded.logits, data.labels(), distractors=distractors, seed=seed).tasks
     chosen = _take_turns(tasks, data, queries, seed)
-    facts = Facts(data, shipped.PREPROCESS, explainer.cut.grid)
+    facts = Facts(data, preprocess, explainer.cut.grid)
     explained: dict[str, list[tuple[Counterfactual, Evidence]]] = {}
     for name in methods:
         found = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)

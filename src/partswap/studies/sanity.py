@@ -32,26 +32,16 @@ DEPTHS = ("head", "all")
 
 @dataclass(frozen=True)
 class Randomised:
-    """How explanations change when weights are random.
-
-    Attributes
-    ----------
-    which : str
-        Which weights.
-    overlap : Estimate
-        Jaccard index of the swapped query cells, before and after.
-    chance : Estimate
-        What it would be for cells drawn at random, as many.
-    correlation : Estimate
-        Spearman's, of how much swapping each query cell promises by the gradient.
-    skipped : int
-        Queries that the randomised network already calls the target: there is nothing to explain.
-    """
+    """How explanations change when weights are random; `which` are "head" or "all"."""
 
     which: str
+    #: Jaccard index of the swapped query cells, before and after.
     overlap: Estimate
+    #: The same for as many cells drawn at random.
     chance: Estimate
+    #: Spearman's, of how much swapping each query cell promises by the gradient.
     correlation: Estimate
+    #: Queries that the randomised network already calls the target: there is nothing to explain.
     skipped: int
 
 

@@ -23,23 +23,14 @@ from partswap.studies.tables import Cell, ResultTable
 
 @dataclass(frozen=True)
 class Stability:
-    """How explanations change when the query is shifted.
-
-    Attributes
-    ----------
-    pixels : int
-        By how much; left, right, up and down.
-    iou : Estimate
-        Intersection over union of the swapped query cells, moved back.
-    same_first : Estimate
-        How often the first edit (of those that stay in the picture) is in the same place.
-    changed, shifts : int
-        After how many of the shifts the model says another class; those are left out.
-    """
+    """How explanations change when the query is shifted by some pixels left, right, up and down."""
 
     pixels: int
+    #: Intersection over union of the swapped query cells, moved back.
     iou: Estimate
+    #: How often the first edit (of those that stay in the picture) is in the same place.
     same_first: Estimate
+    #: After how many of the shifts the model says another class; those are left out.
     changed: int
     shifts: int
 

@@ -31,18 +31,9 @@ Cell = str | float | int | Measured | None
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of results.
+    """A table of results with a note on how they were made.
 
-    Attributes
-    ----------
-    title : str
-        What it shows.
-    columns : sequence of str
-        Headings.
-    rows : sequence of sequences
-        Text as it is, numbers with `digits` decimals, None as a dash.
-    note : str
-        What a reader should know: the setting, how many images.
+    Cells are shown as text: numbers with `digits` decimals, None as a dash.
     """
 
     title: str
@@ -82,7 +73,8 @@ class ResultTable:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows([[_plain(cell) for cell in row] for row in self.rows])
+        # None is written as an empty cell.
+        writer.writerows([cell.value if isinstance(cell, Measured) else cell for cell in row] for row in self.rows)
         return out.getvalue()
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -96,12 +88,6 @@ class ResultTable:
     def _numeric(self, index: int) -> bool:
         cells = [row[index] for row in self.rows if row[index] is not None]
         return bool(cells) and all(isinstance(cell, float | int | Measured) for cell in cells)
-
-
-def _plain(cell: Cell) -> str | float | int:
-    if cell is None:
-        return ""
-    return cell.value if isinstance(cell, Measured) else cell
 
 
 def metrics_table(made: Run) -> ResultTable:

@@ -62,20 +62,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Lab:
-    """Makes the rows of tables.
+    """Makes the rows of tables."""
 
-    Attributes
-    ----------
-    config : RunConfig
-        Data, classifier, auxiliary and how many images; each row changes some of it.
-    runs : Path
-        Folder of all runs; a row that is there already is read.
-    auxiliaries : sequence of AuxiliaryChoice
-        Rows of the auxiliary table.
-    """
-
+    #: Data, classifier, auxiliary and how many images; each row changes some of it.
     config: RunConfig
+    #: Folder of all runs; one that was made before is read.
     runs: Path
+    #: Rows of the auxiliary table.
     auxiliaries: Sequence[AuxiliaryChoice] = ()
     track: Track = field(default=no_progress, repr=False)
 
