@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partswap.cli.options import METHOD_NAMES, Threads, console, open_bench, say, use_threads, with_config
-from partswap.runs.config import RunConfig
+from partswap.cli.options import Threads, console, open_bench, say, use_threads, with_config
+from partswap.runs.config import METHOD_NAMES, RunConfig
 
 if TYPE_CHECKING:
     from partswap.runs.workbench import Workbench

@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from partswap.cli.options import DATASET_NAMES, DataOptions, console, say
+from partswap.cli.options import DataOptions, console, say
 from partswap.errors import SettingError
 from partswap.options import parse_options
+from partswap.runs.config import DATASET_NAMES
 
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
@@ -69,12 +70,8 @@ def _print_report(report: Any) -> None:
         for kind in dict.fromkeys(p.kind for p in found):
             _print_kind(title, kind, [p for p in found if p.kind == kind])
     count = len(report.problems)
-    verdict = (
-        Text("nothing is wrong", "green")
-        if report.ok
-        else Text(f"{count} problems" if count > 1 else "1 problem", "red")
-    )
-    console.print(verdict)
+    wrong = f"{count} problems" if count > 1 else "1 problem"
+    console.print(Text("nothing is wrong", "green") if report.ok else Text(wrong, "red"))
 
 
 def _print_kind(title: str, kind: str, found: list[Any]) -> None:

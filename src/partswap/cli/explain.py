@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import METHOD_NAMES, Layer, Model, Weights, say
+from partswap.cli.options import Layer, Model, Weights, say
 from partswap.errors import SettingError
 from partswap.options import AUXILIARY_HELP
+from partswap.runs.config import METHOD_NAMES
 
 
 def explain(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from partswap.registry import registered
 from partswap.runs.config import RunConfig, flag_of, read_config
 
 if TYPE_CHECKING:
@@ -28,14 +27,6 @@ def flag(name: str, **more: Any) -> Any:
     """Return the option of a field of `RunConfig`: its flag and its help text."""
     return typer.Option(flag_of(name), **{"help": RunConfig.model_fields[name].description, **more})
 
-
-def names(package: str) -> str:
-    """Return what a package registers, for a help text."""
-    return ", ".join(registered(package))
-
-
-METHOD_NAMES = names("partswap.search.methods")
-DATASET_NAMES = names("partswap.data.sets")
 
 # For commands that make no `RunConfig` of them.
 Data = Annotated[str, flag("data")]
@@ -53,14 +44,8 @@ Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores b
 def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[Command], Command]:
     """Give a command flags for fields of `RunConfig`, and as its first argument the configuration they make.
 
-    Parameters
-    ----------
-    *fields : str
-        Those with the default they have in `RunConfig`.
-    file : bool
-        Whether a YAML file, the command's argument, may say what the flags do not.
-    **defaults : Any
-        More fields, with defaults of the command's own.
+    `defaults` are fields whose default is the command's own. With `file`, a YAML file (the command's argument) may say
+    what the flags do not.
     """
     usual = {name: RunConfig.model_fields[name].default for name in fields} | defaults
 

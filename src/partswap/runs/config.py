@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
     from partswap.search import Method
 
+METHOD_NAMES = ", ".join(registered("partswap.search.methods"))
+DATASET_NAMES = ", ".join(registered("partswap.data.sets"))
 #: What to give where a value has the wrong type, by field or by the kind of pydantic's error.
 WANTED = {
     "methods": "a list of words",
@@ -54,7 +56,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    data: str = about(f"Data set: {', '.join(registered('partswap.data.sets'))}.")
+    data: str = about(f"Data set: {DATASET_NAMES}.")
     # Where files lie does not matter, what is in them does: data and weights are compared by their fingerprints.
     path: Path | None = about("Its folder.", None, matters=False, strict=False)
     split: str = about("Images to explain: a split of the data set (see partswap data list).", "test")
@@ -66,9 +68,7 @@ class RunConfig(BaseModel):
     layer: str | None = about("Where to cut it (see partswap layers).", None)
     auxiliary: str | None = about(AUXILIARY_HELP, None)
     tau: float | None = about("Temperature of the auxiliary, if not its own.", None, gt=0)
-    methods: tuple[str, ...] = about(
-        f"Method: {', '.join(registered('partswap.search.methods'))}; repeat.", ("partswap",), flag="--method"
-    )
+    methods: tuple[str, ...] = about(f"Method: {METHOD_NAMES}; repeat.", ("partswap",), flag="--method")
     settings: Mapping[str, Mapping[str, Any]] = about("METHOD.NAME=VALUE; repeat for more.", {}, flag="--setting")
     distractors: int = about("How many images to take regions from.", 20, ge=1)
     selection: Literal["confusion", "attributes"] = about(

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from partswap._version import __version__
 from partswap.counterfactual import Counterfactual
@@ -119,18 +118,9 @@ def read_run(folder: str | Path) -> Run:
 
 def versions() -> dict[str, str]:
     """Return the versions that results may depend on."""
-    import numpy
-    import pyarrow
-    import sklearn
-
-    return {
-        "partswap": __version__,
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "pyarrow": pyarrow.__version__,
-        "scikit-learn": sklearn.__version__,
-        "python": platform.python_version(),
-    }
+    modules = {"torch": "torch", "numpy": "numpy", "pyarrow": "pyarrow", "scikit-learn": "sklearn"}
+    found = {name: str(import_module(module).__version__) for name, module in modules.items()}
+    return {"partswap": __version__, **found, "python": platform.python_version()}
 
 
 def begin(folder: Path, record: Mapping[str, Any]) -> Run:

@@ -60,9 +60,11 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
         made = begin(config.out, _record(config, bench, methods, tasks, skipped))
         missing = made.missing()
         if missing:
-            # What is drawn from explanations is made again when there are new ones.
+            # Metrics and figures are made again when there are new explanations.
             (config.out / "metrics.json").unlink(missing_ok=True)
-            _explain(made, config, bench, methods, tasks, missing, track)
+            fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
+            bundle = Bundle.of(bench, tasks.tasks, fitted, config.device)
+            _explain(made, missing, bundle, config, bench.data, track)
         if not _measured(made):
             _finish(made, bench, track)
     return made
@@ -121,23 +123,13 @@ def _record(
     }
 
 
-def _explain(
-    made: Run,
-    config: RunConfig,
-    bench: Workbench,
-    methods: Mapping[str, Method],
-    tasks: Tasks,
-    missing: list[Shard],
-    track: Track,
-) -> None:
-    fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
-    bundle = Bundle.of(bench, tasks.tasks, fitted, config.device)
+def _explain(made: Run, missing: list[Shard], bundle: Bundle, config: RunConfig, data: Dataset, track: Track) -> None:
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
     with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:
         for shard, found in results:
-            mine = tasks.tasks[shard.start : shard.stop]
-            made.write(shard, mine, found, [bench.data.image_name(task.query) for task in mine])
+            mine = bundle.tasks[shard.start : shard.stop]
+            made.write(shard, mine, found, [data.image_name(task.query) for task in mine])
             advance(len(shard))
 
 

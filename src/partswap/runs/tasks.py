@@ -127,11 +127,7 @@ def explain_tasks(
 
 
 def explain_task(
-    explainer: Explainer,
-    task: Task,
-    method: Method,
-    features: Encoded,
-    parts: Callable[[int], CellParts] | None,
+    explainer: Explainer, task: Task, method: Method, features: Encoded, parts: Callable[[int], CellParts] | None
 ) -> Counterfactual:
     """Return the counterfactual of a task; `parts` gives what the cells of an image hold, for methods that ask."""
     donors = task.distractors[: method.distractors]

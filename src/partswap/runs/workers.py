@@ -34,7 +34,7 @@ def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = 
     # Several processes on one GPU slow each other down.
     count = min(workers or (cores() if bundle.device == "cpu" else 1), len(shards))
     if count > 1:
-        yield from _Pool(bundle, count).run(shards)
+        yield from _explain_in(count, bundle, shards)
     elif count:
         with one_thread():
             session = Session(bundle)
@@ -70,52 +70,43 @@ class _Worker:
         self.pipe.close()
 
 
-class _Pool:
-    def __init__(self, bundle: Bundle, count: int) -> None:
-        self.bundle = bundle
-        self.workers: list[_Worker] = []
-        self.count = count
-
-    def run(self, shards: Sequence[Shard]) -> Iterator[Found]:
-        waiting, lost = deque(shards), Counter[Shard]()
-        try:
-            for _ in range(self.count):  # one by one, so that those that started are stopped if another does not
-                self.workers.append(_Worker())
-            while waiting or any(worker.shard for worker in self.workers):
-                for worker in self.workers:
-                    if worker.shard is None and waiting:
-                        worker.give(waiting.popleft(), self.bundle)
-                busy = {worker.pipe: worker for worker in self.workers if worker.shard is not None}
-                for pipe in wait(list(busy)):
-                    worker = busy[pipe]  # type: ignore[index]
-                    shard = worker.shard
-                    assert shard is not None  # busy ones have one
-                    try:
-                        answer = worker.pipe.recv()
-                    except (EOFError, OSError):
-                        waiting.appendleft(shard)
-                        lost[shard] += 1
-                        self._replace(worker, lost[shard])
-                        continue
-                    worker.shard = None
-                    if isinstance(answer, BaseException):
-                        raise answer
-                    yield shard, answer
-        finally:
-            for worker in self.workers:
-                worker.stop()
-
-    def _replace(self, worker: _Worker, times: int) -> None:
-        worker.stop()
-        self.workers.remove(worker)
-        if times > RETRIES:
-            code = worker.process.exitcode
-            raise PartswapError(
-                f"a worker process died {times} times on the same shard ({worker.shard}, exit code {code}).",
-                "If the machine ran out of memory, use fewer --workers or a smaller memory_mb, and run again: what is "
-                "done is kept.",
-            )
-        self.workers.append(_Worker())
+def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator[Found]:
+    """Yield every shard with its counterfactuals from so many worker processes."""
+    waiting, lost = deque(shards), Counter[Shard]()
+    workers: list[_Worker] = []
+    try:
+        for _ in range(count):  # one by one, so that those that started are stopped if another does not
+            workers.append(_Worker())
+        while waiting or any(worker.shard for worker in workers):
+            for worker in workers:
+                if worker.shard is None and waiting:
+                    worker.give(waiting.popleft(), bundle)
+            busy = {worker.pipe: (worker, worker.shard) for worker in workers if worker.shard is not None}
+            for pipe in wait(list(busy)):
+                worker, shard = busy[pipe]  # type: ignore[index]
+                try:
+                    answer = worker.pipe.recv()
+                except (EOFError, OSError):
+                    worker.stop()
+                    workers.remove(worker)
+                    lost[shard] += 1
+                    if lost[shard] > RETRIES:
+                        code = worker.process.exitcode
+                        raise PartswapError(
+                            f"a worker process died {lost[shard]} times on the same shard ({shard}, exit code {code}).",
+                            "If the machine ran out of memory, use fewer --workers or a smaller memory_mb, and run "
+                            "again: what is done is kept.",
+                        ) from None
+                    waiting.appendleft(shard)
+                    workers.append(_Worker())
+                    continue
+                worker.shard = None
+                if isinstance(answer, BaseException):
+                    raise answer
+                yield shard, answer
+    finally:
+        for worker in workers:
+            worker.stop()
 
 
 def _serve(pipe: Connection) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from partswap.data.base import Dataset
@@ -82,13 +83,7 @@ def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clust
 
 
 def draw_clusters(
-    data: Dataset,
-    preprocess: Preprocess,
-    clusters: Clusters,
-    grid: GridShape,
-    *,
-    rows: int = 6,
-    columns: int = 8,
+    data: Dataset, preprocess: Preprocess, clusters: Clusters, grid: GridShape, *, rows: int = 6, columns: int = 8
 ) -> Figure:
     """Draw the clusters with most keypoints: images with the cells of the cluster lit and the rest dimmed."""
     from matplotlib.figure import Figure
@@ -109,18 +104,15 @@ def draw_clusters(
             axis = axes[row, column]
             axis.set(xticks=[], yticks=[], frame_on=False)
             if column < len(images):
-                axis.imshow(_lit(data, preprocess, int(images[column]), clusters.assigned, k, grid))
+                canvas = on_canvas(data[int(images[column])], preprocess).image
+                axis.imshow(_lit(canvas, (clusters.assigned[images[column]] == k).reshape(grid)))
         axes[row, 0].set_ylabel(part, rotation=0, ha="right", va="center", fontsize=11)
     return figure
 
 
-def _lit(
-    data: Dataset, preprocess: Preprocess, index: int, assigned: NDArray[np.int32], cluster: int, grid: GridShape
-) -> NDArray[np.uint8]:
-    canvas = np.asarray(on_canvas(data[index], preprocess).image, np.float32)
-    height, width = canvas.shape[:2]
-    inside = (assigned[index] == cluster).reshape(grid)
-    rows, columns = np.arange(height) * grid.h // height, np.arange(width) * grid.w // width
-    lit = inside[rows][:, columns][..., None]
+def _lit(image: Image.Image, inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return the image, grey and pale but for the cells inside."""
+    canvas = np.asarray(image, np.float32)
+    rows, columns = (np.arange(n) * cells // n for n, cells in zip(canvas.shape, inside.shape, strict=False))
     dimmed = 0.4 * canvas.mean(2, keepdims=True) + 135
-    return np.where(lit, canvas, dimmed).clip(0, 255).astype(np.uint8)
+    return np.where(inside[rows][:, columns][..., None], canvas, dimmed).clip(0, 255).astype(np.uint8)
