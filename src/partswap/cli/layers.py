@@ -9,15 +9,10 @@ import typer
 
 from partswap.cli.options import console
 
+HELP = "Folder of a trained classifier, aviary:vgg, aviary:resnet, or a torchvision or timm name."
 
-def layers(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="Folder of a trained classifier, aviary:vgg, aviary:resnet, or a torchvision or timm name."
-        ),
-    ],
-) -> None:
+
+def layers(model: Annotated[str, typer.Argument(help=HELP)]) -> None:
     """List where a model can be cut, with the grid each place gives."""
     from partswap.cut.layers import layers_table
     from partswap.models.open import open_classifier

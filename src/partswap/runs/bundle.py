@@ -7,7 +7,7 @@ import pickle
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
@@ -150,10 +150,6 @@ class Bundle:
             parts,
             device,
         )
-
-    def in_memory(self) -> Bundle:
-        """Return the same with arrays instead of files, for machines that do not have these files."""
-        return replace(self, features=self.features.in_memory())
 
 
 class Session:

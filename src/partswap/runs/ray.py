@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,7 +33,8 @@ def explain_on_ray(
     if ours:
         _connect(ray, address, workers)
     try:
-        where = ray.put(bundle.in_memory())
+        # Arrays instead of files, which other machines do not have.
+        where = ray.put(replace(bundle, features=bundle.features.in_memory()))
         explain = ray.remote(num_cpus=1, num_gpus=int(bundle.device == "cuda"), max_retries=RETRIES)(_explain)
         waiting = {explain.remote(where, shard): shard for shard in shards}
         while waiting:

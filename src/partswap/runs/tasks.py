@@ -67,18 +67,9 @@ def plan_tasks(
 ) -> Tasks:
     """Return what to explain: every image the model gets right, towards the class it is most confused with.
 
-    Parameters
-    ----------
-    logits : Tensor
-        ``(n, classes)`` over the evaluated split.
-    labels : numpy.ndarray
-        ``(n,)``.
-    distractors : int
-        How many to draw, if there are so many that the model gets right.
-    seed : int
-        For the draw.
-    targets : Mapping[int, int], optional
-        Class to class; by default from the confusion matrix.
+    `logits` ``(n, classes)`` and `labels` ``(n,)`` are those of the evaluated split. Distractors are drawn from the
+    images of the target class that the model gets right. `targets` maps class to class; by default it comes from the
+    confusion matrix.
     """
     truth = torch.from_numpy(labels)
     right = logits.argmax(1) == truth
@@ -115,10 +106,7 @@ def explain_tasks(
     track: Track = no_progress,
     title: str = "",
 ) -> Iterator[tuple[Task, Counterfactual]]:
-    """Yield every task with its counterfactual, in order; methods for one distractor get the first.
-
-    `facts` is what methods that want annotated parts are told.
-    """
+    """Yield every task with its counterfactual, in order; methods that want annotated parts need `facts`."""
     parts = None if facts is None else facts.parts
     with track(title or method.title, len(tasks)) as advance:
         for task in tasks:

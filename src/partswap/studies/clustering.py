@@ -46,14 +46,7 @@ def cluster_parts(
 ) -> Clusters:
     """Cluster the cells of all images (directions, as the cosine sees them) and name the clusters by keypoints.
 
-    Parameters
-    ----------
-    grids : Tensor or numpy.ndarray
-        Auxiliary grids ``(n, e, h, w)``; may be memory-mapped, they are read in chunks.
-    facts : sequence of CellFacts
-        What the cells of each image hold.
-    clusters : int
-        K.
+    `grids` are the auxiliary's, ``(n, e, h, w)``; they may be memory-mapped and are read in chunks.
     """
     images, cells = len(grids), grids.shape[2] * grids.shape[3]
     model = fit_kmeans(grids, clusters, seed=seed, chunk=CHUNK)

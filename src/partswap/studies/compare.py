@@ -103,18 +103,9 @@ class Comparison:
 def compare_runs(
     first: str | Path, second: str | Path, *, samples: int = 2000, seed: int = 0, track: Track = no_progress
 ) -> Comparison:
-    """Compare two runs on the same images.
+    """Compare two runs on the same images; `samples` and `seed` are for the bootstrap.
 
     A method that both have is compared with itself; if each run has one method, these two are compared.
-
-    Parameters
-    ----------
-    first, second : str or Path
-        Folders of runs.
-    samples, seed : int
-        Of the bootstrap.
-    track : Track
-        Shows progress.
     """
     runs = read_run(first), read_run(second)
     if samples < 1 or seed < 0:

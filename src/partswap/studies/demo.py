@@ -104,20 +104,9 @@ def run_demo(
     seed: int = 0,
     track: Track = no_progress,
 ) -> DemoResult:
-    """Explain `queries` birds with each method.
+    """Explain the shipped classifier ("vgg" or "resnet") on `queries` birds, with each method.
 
-    Parameters
-    ----------
-    model : {"vgg", "resnet"}
-        Which shipped classifier to explain.
-    methods : sequence of str
-        Names of registered methods.
-    queries, distractors, per_class : int
-        How many images to explain, to take regions from, and to draw per species.
-    seed : int
-        Which birds, and which distractors.
-    track : Track
-        Shows progress; see `partswap.progress`.
+    `per_class` birds are drawn per species; the seed decides which, and which distractors are used.
     """
     if queries < 1 or distractors < 1 or per_class < 2:
         raise SettingError(
