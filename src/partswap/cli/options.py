@@ -1,4 +1,4 @@
-"""What commands share: flags, the configuration that is made of them, and how they speak."""
+"""What commands share: flags, the configuration made of them, and printing."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def resolve_precision(precision: str) -> str:
 
 
 def use_threads(threads: int | None) -> None:
-    """Tell torch how many threads to use, if told."""
+    """Set the number of torch's threads, if one is given."""
     import torch
 
     if threads is not None:

@@ -57,7 +57,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     data: str = about(f"Data set: {DATASET_NAMES}.")
-    # Where files lie does not matter, what is in them does: data and weights are compared by their fingerprints.
+    # The path does not matter: data and weights are compared by their fingerprints.
     path: Path | None = about("Its folder.", None, matters=False, strict=False)
     split: str = about("Images to explain: a split of the data set (see partswap data list).", "test")
     options: Mapping[str, Any] = about(
@@ -143,7 +143,7 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", fallback=str)
 
     def deciding(self) -> dict[str, Any]:
-        """Return the fields that decide what comes out; of an auxiliary not where its weights lie."""
+        """Return the fields that decide the result; the path of an auxiliary's weights is left out."""
         from partswap.models.auxiliaries import AuxiliaryChoice
 
         found = {name: value for name, value in self.record().items() if _extra(name)["matters"]}
@@ -153,7 +153,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunConfig:
-        """Return what `record` told."""
+        """Return the configuration that `record` wrote."""
         return cls(dict.fromkeys(record, "in its record"), **record)
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, what is missing, and whose it is."""
+"""The folder of a run: what is in it, what is missing, and which settings it was begun with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster: the same shards, the same results, on as many machines as there are."""
+"""Explains shards on a Ray cluster; the results are those of one machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explain_on_ray(
     ray = _ray()
     if not shards:
         return
-    ours = not ray.is_initialized()  # one that is connected already is used, and left alone
+    ours = not ray.is_initialized()  # an existing connection is used and kept
     if ours:
         _connect(ray, address, workers)
     try:

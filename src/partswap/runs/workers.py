@@ -1,4 +1,4 @@
-"""Shards on several processes of this machine; they explain, and the caller writes."""
+"""Explains shards in several processes of this machine; the caller writes the files."""
 
 from __future__ import annotations
 

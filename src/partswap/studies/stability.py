@@ -1,6 +1,6 @@
-"""Do explanations hold still? The same query is explained shifted by some pixels.
+"""Are explanations stable? Queries are explained as they are and shifted by some pixels.
 
-An explanation that jumps is not about the object.
+An explanation that moves is not about the object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the paper's tables are made: every row is a run, kept on disk, so that tables share rows and survive a kill."""
+"""How the paper's tables are made: every row is a run on disk, so tables share rows, and a killed one goes on."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Lab:
             bench = self.bench.with_auxiliary(choice)
         else:
             bench = self.bench
-        # Where networks lie does not matter, what is in them does.
+        # Networks are told apart by their weights, not by their paths.
         networks = [bench.classifier.model, *([a.model] if (a := bench.explainer.auxiliary) else [])]
         key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
         made = run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)

@@ -35,7 +35,7 @@ def temperature(lab: Lab) -> Result:
 
 
 def dominated(theirs: Sequence[Point], ours: Sequence[Point]) -> tuple[int, int]:
-    """Return for how many of their points ours has one no worse in anything, and how many there are."""
+    """Return how many of their points have one of ours that is no worse in anything, and how many there are."""
     beaten = sum(
         any(q.same_kp >= p.same_kp and q.edits <= p.edits and q.flip_rate >= p.flip_rate for q in ours) for p in theirs
     )
