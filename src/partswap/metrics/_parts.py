@@ -1,7 +1,5 @@
 """Which parts an explanation is about: what SCOUT's measures (Wang & Vasconcelos 2020) are made of."""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import Evidence, Parts, all_known
 

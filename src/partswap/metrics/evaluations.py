@@ -1,7 +1,5 @@
 """Evaluations: how often does the head run for an explanation?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
 

@@ -1,7 +1,5 @@
 """True-part: is what was swapped a part in which the two classes truly differ?"""
 
-from __future__ import annotations
-
 from partswap.metrics.base import METRICS, EditMetric, Swap
 
 
