@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,60 +24,33 @@ from partswap.sides import merge_sides as merge
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 Keypoint = tuple[str, float, float]
+#: x, y, width and height.
 Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One image on disk.
+    """One image on disk."""
 
-    Attributes
-    ----------
-    name : str
-        Identifies the image within its data set.
-    path : Path
-        The file.
-    label : int
-        The class.
-    keypoints : Sequence[tuple[str, float, float]] or None
-        Name, x and y of what can be seen, as annotated (even outside the image); None if nobody annotated it.
-    mask : Path or RunLengths or None
-        Where the object is.
-    """
-
-    name: str
+    name: str  #: Identifies the image within its data set.
     path: Path
-    label: int
+    label: int  #: The class.
+    #: Name, x and y of what can be seen, as annotated (even outside the image); None if nobody annotated the image.
     keypoints: Sequence[Keypoint] | None = None
-    mask: Path | RunLengths | None = None
+    mask: Path | RunLengths | None = None  #: Where the object is.
+    box: Box | None = None  #: The object's box.
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a data set's own files say.
+    """What a data set's own files say."""
 
-    Attributes
-    ----------
-    items : list of Item
-        The images of the split.
-    classes : list of str
-        All classes, whether they have images or not.
-    keypoints : Sequence[str]
-        Names of the keypoints, sides apart.
-    listed : frozenset of str
-        Every image file the lists mention, in any split, relative to `base`.
-    base : Path
-        What those names are relative to.
-    folders : list of Path
-        Where image files lie, to find those that are in no list.
-    """
-
-    items: list[Item]
-    classes: list[str]
-    keypoints: Sequence[str] = ()
-    listed: frozenset[str] = frozenset()
-    base: Path = Path()
-    folders: list[Path] = field(default_factory=list)
+    items: list[Item]  #: The images of the split.
+    classes: list[str]  #: All classes, whether they have images or not.
+    listed: frozenset[str]  #: Every image file the lists mention, in any split, relative to `base`.
+    base: Path
+    folders: list[Path]  #: Where image files lie, to find those that are in no list.
+    keypoints: Sequence[str] = ()  #: Names of the keypoints, sides apart.
 
 
 class FileDataset(Dataset):
@@ -155,7 +128,7 @@ class FileDataset(Dataset):
             image=image,
             label=item.label,
             keypoints=self._keypoints(item, image.size),
-            mask=None if item.mask is None else mask_of(item, image.size),
+            mask=mask_of(item, image.size),
         )
 
     def image(self, index: int) -> Image.Image:
@@ -173,8 +146,8 @@ class FileDataset(Dataset):
         return self.item(index).name
 
     def box(self, index: int) -> Box | None:
-        """Return the object's box as ``(x, y, width, height)``, None if there is none."""
-        return None
+        """Return the object's box, None if there is none."""
+        return self.item(index).box
 
     def check_tables(self) -> None:
         """Raise an error if something is wrong with a table that is not read before it is needed."""
@@ -201,11 +174,7 @@ class FileDataset(Dataset):
     def _keypoints(self, item: Item, size: tuple[int, int]) -> dict[str, list[tuple[float, float]]] | None:
         if item.keypoints is None:
             return None
-        found: dict[str, list[tuple[float, float]]] = {}
-        for name, x, y in item.keypoints:
-            if is_inside(x, y, size):
-                found.setdefault(merge(name) if self.merge_sides else name, []).append((x, y))
-        return found
+        return by_part(item.keypoints, size, merge_sides=self.merge_sides)
 
     def _skip_bad(self) -> None:
         kept = []
@@ -219,6 +188,17 @@ class FileDataset(Dataset):
         if self.items and not kept:
             raise DataError(f"none of the {len(self.items)} images in {self.root} can be read.", "Check the files.")
         self.items = kept
+
+
+def by_part(
+    keypoints: Iterable[Keypoint], size: tuple[int, int], *, merge_sides: bool = False
+) -> dict[str, list[tuple[float, float]]]:
+    """Return part -> where it is, for the keypoints that lie on an image of ``(width, height)``."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name, x, y in keypoints:
+        if is_inside(x, y, size):
+            found.setdefault(merge(name) if merge_sides else name, []).append((x, y))
+    return found
 
 
 def is_inside(x: float, y: float, size: tuple[int, int]) -> bool:

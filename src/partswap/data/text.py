@@ -46,7 +46,7 @@ def read_rows(path: Path, convert: Callable[[str], T], expected: str, faults: Fa
     path : Path
         A text file.
     convert : Callable
-        Gets a line; a ValueError means that it is malformed.
+        Takes a line; raises ValueError if it is malformed.
     expected : str
         What a line should hold, for the message.
     faults : list of DataError or None

@@ -144,8 +144,7 @@ class INaturalist(FileDataset):
         if self._keypoint_file is None and not path.exists():
             return [], {}
         content = _tables(path, read_json(path))
-        named = read_entries(path, "categories", content["categories"], _skeleton, self.faults)
-        skeletons: dict[Id, list[str]] = dict(named)
+        skeletons = dict(read_entries(path, "categories", content["categories"], _skeleton, self.faults))
         only = next(iter(skeletons)) if len(skeletons) == 1 else None
         files = dict(read_entries(path, "images", content["images"], _id_and_file, self.faults))
 
@@ -199,10 +198,5 @@ def _skeleton(entry: Any) -> tuple[Id, list[str]]:
 
 def _titles(categories: list[Category]) -> list[str]:
     """Return common names; the scientific one where there is none, both where several species share one."""
-    times = Counter(category.common_name for category in categories)
-    titles = []
-    for category in categories:
-        common = category.common_name
-        unique = category.name if not common else common if times[common] == 1 else f"{common} ({category.name})"
-        titles.append(unique)
-    return titles
+    times = Counter(c.common_name for c in categories if c.common_name)
+    return [f"{c.common_name} ({c.name})" if times[c.common_name] > 1 else c.common_name or c.name for c in categories]
