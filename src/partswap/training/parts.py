@@ -150,9 +150,8 @@ def _behind(flat: _Flat, trunk: Cut, size: int) -> nn.Module:
 
 def part_targets(sample: Sample, parts: Sequence[str], grid: GridShape) -> Tensor:
     """Return which parts have a keypoint in each cell, ``(parts, h, w)`` bool; none at all without annotations."""
-    found = cell_facts(sample, grid).keypoints
     targets = torch.zeros(len(parts), grid.cells, dtype=torch.bool)
-    for cell, held in enumerate(found or ()):
+    for cell, held in enumerate(cell_facts(sample, grid).keypoints or ()):
         for part in held:
             targets[list(parts).index(part), cell] = True
     return targets.reshape(len(parts), grid.h, grid.w)

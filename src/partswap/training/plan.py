@@ -18,33 +18,16 @@ from partswap.models.zoo import load_model
 
 @dataclass(frozen=True)
 class Plan:
-    """What to train.
+    """What to train."""
 
-    Attributes
-    ----------
-    architecture : str
-        A name from the zoo.
-    start : str or None
-        A file, "default" for the official ImageNet weights, or None to start from random numbers.
-    freeze : str or None
-        The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
-    views : int
-        How many views of each training image are kept behind the frozen layer.
-    freeze_norm : bool
-        Whether batch norm keeps the statistics it started with, as it should with small batches.
-    resize : int or None
-        Short side of the image before the centre is cropped; what the network usually has if None.
-    pooled : bool
-        Whether a new linear layer that reads a whole grid starts as if it read the grid's average.
-    """
-
-    architecture: str
-    start: str | None = "default"
+    architecture: str  #: A name from the zoo.
+    start: str | None = "default"  #: A file, "default" (official ImageNet weights), or None (random numbers).
+    #: The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
     freeze: str | None = None
-    views: int = 4
-    freeze_norm: bool = True
-    resize: int | None = None
-    pooled: bool = False
+    views: int = 4  #: How many views of each training image are kept behind the frozen layer.
+    freeze_norm: bool = True  #: Whether batch norm keeps the statistics it started with, as small batches need.
+    resize: int | None = None  #: Short side of the image before the centre is cropped; None is what the network had.
+    pooled: bool = False  #: Whether a new linear layer on a whole grid starts as if it read the grid's average.
 
     def begin(self, device: torch.device, *, classes: int | None = None) -> tuple[nn.Module, list[str]]:
         """Return the network as it starts, and the names of what starts from random numbers."""
