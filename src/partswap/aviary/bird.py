@@ -46,7 +46,7 @@ WHOLE: Window = (slice(None), slice(None))
 
 @dataclass
 class Canvas:
-    """What is drawn so far: colour (0-1) and which part is on top, both views of the whole picture."""
+    """The drawing so far: colour (0-1) and the part on top, both views of the whole picture."""
 
     rgb: NDArray[np.float32]
     label: NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""Who lives in the aviary: parts, attributes, families and species.
+"""The birds of the aviary: parts, attributes, families and species.
 
 Every attribute belongs to one part, so the parts in which two species truly differ are known exactly. Species of
 one family share a body plan and differ in one to three attributes; that is what makes the task fine-grained.

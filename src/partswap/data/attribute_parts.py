@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from partswap.data.base import Attributes
 from partswap.sides import merge_sides
 
-#: What an attribute's group begins with -> part.
+#: Start of an attribute's group -> part.
 GROUPS = {"has_bill_": "beak", "has_under_tail_": "tail", "has_upper_tail_": "tail"} | {
     f"has_{part}_": part
     for part in ("back", "belly", "breast", "crown", "eye", "forehead", "leg", "nape", "tail", "throat", "wing")

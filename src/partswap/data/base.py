@@ -25,7 +25,7 @@ class Sample:
     name: str  #: Identifies the image within its data set.
     image: Image.Image  #: RGB.
     label: int  #: The class.
-    #: Part -> where it can be seen; None if nobody annotated the image.
+    #: Part -> where it can be seen; None if the image is not annotated.
     keypoints: Mapping[str, Sequence[tuple[float, float]]] | None = None
     mask: NDArray[np.bool_] | None = None  #: ``(height, width)`` bool, where the object is.
     #: Part -> ``(height, width)`` bool; empty where the data set has none.
@@ -34,7 +34,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Attributes:
-    """What is known about classes as a whole."""
+    """Attributes of classes as a whole."""
 
     names: Sequence[str]  #: Of the attributes.
     #: ``(classes, attributes)``: the share of a class's images that have the attribute, 0 to 1.
@@ -72,7 +72,7 @@ class Dataset(ABC):
     parts: Sequence[str] = ()
     #: Which images these are.
     split: str
-    #: What `split` may be.
+    #: Allowed values of `split`.
     splits: Sequence[str] = ("train", "test")
     #: Whether it is read from a folder.
     needs_path: bool = True
@@ -105,7 +105,7 @@ class Dataset(ABC):
         return self[index].image
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image; data sets that know it without reading the image say so."""
+        """Return the name of an image; override it where that needs no reading."""
         return self[index].name
 
     def labels(self) -> NDArray[np.int64]:
@@ -113,7 +113,7 @@ class Dataset(ABC):
         return np.array([self.label(i) for i in range(len(self))], np.int64)
 
     def attributes(self) -> Attributes | None:
-        """Return what is known about the classes, None if nothing is."""
+        """Return the attributes of the classes, None if there are none."""
         return None
 
     def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
@@ -136,7 +136,7 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
     split : str
         Which images; ``"train:validation"`` is a tenth of every class of "train", ``"train:rest"`` the others.
     **options
-        What the data set takes besides.
+        Other parameters of the data set.
     """
     kind = DATASETS.get(name)
     if kind.needs_path != (path is not None):

@@ -35,7 +35,7 @@ class Item:
     name: str  #: Identifies the image within its data set.
     path: Path
     label: int  #: The class.
-    #: Name, x and y of what can be seen, as annotated (even outside the image); None if nobody annotated the image.
+    #: Name, x and y of visible keypoints, as annotated (even outside the image); None if the image is not annotated.
     keypoints: Sequence[Keypoint] | None = None
     mask: Path | RunLengths | None = None  #: Where the object is.
     box: Box | None = None  #: The object's box.
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a data set's own files say."""
+    """The content of a data set's own files."""
 
     items: list[Item]  #: The images of the split.
     classes: list[str]  #: All classes, whether they have images or not.
@@ -54,7 +54,7 @@ class Listing:
 
 
 class FileDataset(Dataset):
-    """A data set on disk; a subclass says in `_read` what is where.
+    """A data set on disk; a subclass reads its lists in `_read`.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class FileDataset(Dataset):
         Collects malformed lines instead of raising on the first.
     """
 
-    #: What it is registered as, for messages.
+    #: Its registered name, for messages.
     name: ClassVar[str]
     skipped: list[tuple[str, str]]
 
@@ -103,7 +103,7 @@ class FileDataset(Dataset):
 
     @abstractmethod
     def _read(self) -> Listing:
-        """Return what is in `root` for `split`; malformed lines go to `text.complain` with `faults`."""
+        """Return the content of `root` for `split`; malformed lines go to `text.complain` with `faults`."""
 
     @classmethod
     def find_root(cls, path: Path) -> Path:
@@ -136,13 +136,13 @@ class FileDataset(Dataset):
         return read_image(self.item(index).path)
 
     def item(self, index: int) -> Item:
-        """Return what is known about an image without reading it."""
+        """Return an image's annotations without reading it."""
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} {self.split} has {len(self)} images; there is no image {index}")
         return self.items[index]
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image."""
+        """Return the name of an image."""
         return self.item(index).name
 
     def box(self, index: int) -> Box | None:

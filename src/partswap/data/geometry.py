@@ -125,7 +125,7 @@ def _moved_mask(mask: NDArray[np.bool_], move: Callable[[Any], Any]) -> NDArray[
 
 
 def _mirrored(sample: Sample) -> Sample:
-    """Return the mirror image; what was on the left is on the right."""
+    """Return the mirror image; left and right parts change names."""
     width = sample.image.width
     keypoints = sample.keypoints
     if keypoints is not None:

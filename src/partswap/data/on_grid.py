@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partswap.data.base import Sample
 from partswap.grid import GridShape
 
-#: A cell shows a part when the part covers at least this much of it; less is a sliver nobody would name.
+#: A cell shows a part when the part covers at least this much of it; less is a sliver.
 SHOWS = 0.05
 
 

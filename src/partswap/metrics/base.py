@@ -31,7 +31,7 @@ class Evidence:
 
     query: CellFacts
     distractors: Sequence[CellFacts]
-    differing: Parts | None = None  #: Parts in which the two classes truly differ, None if nobody knows.
+    differing: Parts | None = None  #: Parts in which the two classes truly differ, None if unknown.
 
     def swaps(self, cf: Counterfactual) -> list[Swap]:
         """Return what is known about each edit of an explanation."""
@@ -77,7 +77,7 @@ class Metric(ABC):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What it is computed over: first edits and all of them, or only all."""
+        """Which scores it has: of first edits and of all, or only of all."""
         return ("single", "all") if self.single else ("all",)
 
     def heading(self, which: str) -> str:

@@ -1,4 +1,4 @@
-"""How far to trust a mean: percentile bootstrap over explanations.
+"""Confidence of a mean: percentile bootstrap over explanations.
 
 The edits of one explanation belong together, so explanations are drawn, not edits; a mean over all edits is then a
 ratio of two sums. The draw depends on the seed and on how many explanations there are, so two methods that explained
@@ -19,7 +19,7 @@ from partswap.errors import SettingError
 RESAMPLES = 1000
 #: Draws held in memory at once.
 CHUNK = 2_000_000
-#: What a 95 % interval leaves out below and above.
+#: Quantiles that bound a 95 % interval.
 TAILS = (0.025, 0.975)
 
 Interval = tuple[float, float]
@@ -57,7 +57,7 @@ def resampled(
 def interval(
     sums: ArrayLike, counts: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
-    """Return the percentile interval of the mean (95 %), None where fewer than two explanations say something."""
+    """Return the percentile interval of the mean (95 %), None of fewer than two explanations."""
     if len(np.atleast_1d(sums)) < 2:
         return None
     low, high = np.nanquantile(resampled(sums, counts, resamples=resamples, seed=seed), TAILS)
@@ -82,8 +82,8 @@ class Estimate:
     """A mean over explanations and where it lies with 95 % confidence."""
 
     mean: float | None  #: None of nothing.
-    interval: Interval | None  #: None where fewer than two explanations say something.
-    count: int  #: How many did.
+    interval: Interval | None  #: None of fewer than two explanations.
+    count: int  #: How many explanations.
 
     @classmethod
     def of(cls, values: Sequence[float], *, seed: int = 0) -> Estimate:

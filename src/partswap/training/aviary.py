@@ -175,7 +175,7 @@ def _warp(x: Tensor, to_image: Tensor, size: int = 160) -> Tensor:
 
 
 def _recolour(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Change the colours of [0, 1] images beyond recognition, so that only shape and place say what a part is."""
+    """Change the colours of [0, 1] images so much that only shape and place identify a part."""
     n = len(x)
     mixed = torch.stack([image[torch.randperm(3, generator=generator)] for image in x])
     grey = x.mean(1, keepdim=True).expand_as(x)

@@ -1,4 +1,4 @@
-"""``partswap train classifier``: fine-tune a network on a data set, all of it or what lies behind a frozen trunk."""
+"""``partswap train classifier``: fine-tune a network on a data set, all of it or the part behind a frozen trunk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partswap.training.loop import Recipe, at_lr, search_lr
 from partswap.training.plan import Plan
 from partswap.training.session import Session, finish, finished, settings_of
 
-#: What ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
+#: The rates that ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
 LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4, 1e-3)}
 
 
@@ -44,7 +44,7 @@ def train_classifier(
     console: Console | None = None,
     accelerator: Any = None,
 ) -> Classifier:
-    """Train a classifier, save it to `out` and return it; a second call goes on, or returns what is there.
+    """Train a classifier, save it to `out` and return it; a second call resumes, or returns the result.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What training feeds on: augmented images, or the frozen trunk's output for a few views of each image, from disk."""
+"""Inputs of training: augmented images, or the frozen trunk's output for a few views of each image, from disk."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Views:
 
 @dataclass(frozen=True)
 class Meal:
-    """What a network gets in one step."""
+    """The inputs of one step."""
 
-    inputs: tuple[Tensor, ...]  #: Images, or what the frozen trunk made of them.
+    inputs: tuple[Tensor, ...]  #: Images, or the frozen trunk's output.
     images: list[int]  #: Which images.
     views: list[int]  #: Which view of each.
     flipped: Tensor  #: ``(n,)`` bool: inputs that were mirrored after the view was taken.
@@ -103,7 +103,7 @@ class Feed:
         return Views(data, self.preprocess, seed=self.seed)
 
     def prepare(self, data: Dataset) -> None:
-        """Compute what training on a data set will need, if anything."""
+        """Compute the trunk's output for a data set, if there is a trunk."""
         if self.trunk is not None:
             self._rows(data, self.trunk, self.count)
 
@@ -144,7 +144,7 @@ class Feed:
         """Return a function that gives the trunk's output, in single precision, for some images and a view of each."""
         indices: Sequence[int] = range(len(data))
         if isinstance(data, Subset) and (id(data.data), self.count) in self._kept:
-            indices, count, data = data.indices, self.count, data.data  # what was kept of the whole serves its parts
+            indices, count, data = data.indices, self.count, data.data  # the whole's rows serve its parts
         at = (id(data), count)
         if at not in self._kept:
             self._kept[at] = data, self._arrays(self.views(data), trunk, count)

@@ -187,7 +187,7 @@ class _Stream:
         return data
 
     def check_end(self) -> None:
-        """Read what is left, so that checksums are looked at, and raise an error if there is no end mark."""
+        """Read the rest, so that checksums are checked, and raise an error if there is no end mark."""
         while self.read(CHUNK):
             pass
         if self.last != bytes(BLOCK):
@@ -236,7 +236,7 @@ def _download(url: str, part: Path, quiet: bool) -> None:
         response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
         error.close()
-        if have and error.code == 416:  # nothing comes after what is here: the checksum says whether it is all
+        if have and error.code == 416:  # there is no more; the checksum tells whether the file is whole
             return
         raise
     with response:

@@ -42,10 +42,10 @@ class SplitCounts:
 
 @dataclass
 class Report:
-    """What was found."""
+    """The result of a check."""
 
     problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)  #: What is odd but harms nothing: files that no list mentions.
+    notes: list[Problem] = field(default_factory=list)  #: Harmless: files that no list mentions.
     splits: dict[str, SplitCounts] = field(default_factory=dict)
     classes: int = 0  #: How many.
     parts: int = 0  #: How many.
@@ -70,7 +70,7 @@ class Report:
         self.widths, self.heights = _wider(self.widths, size[0]), _wider(self.heights, size[1])
 
 
-#: What reading one image told: its mode and size, None if it cannot be read, and what is wrong.
+#: Mode and size of one image, None if it cannot be read; and its problems.
 _Seen = tuple[tuple[str, tuple[int, int]] | None, list[Problem]]
 
 
@@ -98,7 +98,7 @@ def check_dataset(
     console : rich.console.Console, optional
         Where to draw a progress bar; none is drawn without it.
     **options
-        What the data set takes besides.
+        Other parameters of the data set.
     """
     kind = DATASETS.get(name)
     if path is None or not issubclass(kind, FileDataset):

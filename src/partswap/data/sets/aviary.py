@@ -54,7 +54,7 @@ class Aviary(Dataset):
         return index % len(self.species)
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image."""
+        """Return the name of an image."""
         return f"{self.split}/{self.seed}/{index:05d}"
 
     def bird(self, index: int) -> aviary.Bird:
@@ -97,7 +97,7 @@ class Aviary(Dataset):
 
 
 def bare_code(source: str) -> str:
-    """Return what code does: without comments, docstrings, imports and layout, so that caches survive such changes."""
+    """Return code without comments, docstrings, imports and layout, so that caches survive changes of those."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

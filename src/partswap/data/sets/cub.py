@@ -20,7 +20,7 @@ import numpy as np
 from partswap.data.attribute_parts import PartDifferences
 from partswap.data.base import DATASETS, Archive, Attributes
 from partswap.data.files import Box, FileDataset, Item, Keypoint, Listing, class_title
-from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows, two_ids
+from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows
 from partswap.errors import DataError
 
 CALTECH = "https://data.caltech.edu/records/"
@@ -89,7 +89,7 @@ class Cub(FileDataset):
         """Return image id -> value for a file of two ids, the second being a key of `values`."""
 
         def convert(line: str) -> tuple[int, int]:
-            image_id, key = two_ids(line)
+            image_id, key = map(int, line.split())
             if key not in values:
                 raise MalformedError(f"there is no {'class' if 'class' in file else 'split'} {key}")
             return image_id, values[key]

@@ -25,7 +25,7 @@ from partswap.errors import DataError, SettingError, suggest
 
 AWS = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
 
-#: What each split's files are called.
+#: Split -> name of its files.
 FILES = {"train": "train", "train_mini": "train_mini", "val": "val", "test": "val"}
 
 #: Of an image or a category; files that are not official may use text.
@@ -61,7 +61,7 @@ class INaturalist(FileDataset):
 
     name = "inaturalist"
     splits = tuple(FILES)
-    # The full training images (224 GB) are left to those who want them.
+    # Without the full training images (224 GB).
     archives = (
         Archive(AWS + "val.json.tar.gz", "val.json", "4d761e0f6a86cc63e8f7afc91f6a8f0b"),
         Archive(AWS + "val.tar.gz", "val", "f6f6e0e242e3d4c9569ba56400938afc"),
