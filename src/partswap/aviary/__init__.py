@@ -10,23 +10,7 @@ Images are made from a seed; nothing is stored.
 (224, 224)
 """
 
-from partswap.aviary.species import (
-    ATTRIBUTE_PARTS,
-    KEYPOINTS,
-    PARTS,
-    Species,
-    all_species,
-    differing_parts,
-)
+from partswap.aviary.species import ATTRIBUTE_PARTS, KEYPOINTS, PARTS, Species, all_species, differing_parts
 from partswap.aviary.world import Bird, draw
 
-__all__ = [
-    "ATTRIBUTE_PARTS",
-    "KEYPOINTS",
-    "PARTS",
-    "Bird",
-    "Species",
-    "all_species",
-    "differing_parts",
-    "draw",
-]
+__all__ = ["ATTRIBUTE_PARTS", "KEYPOINTS", "PARTS", "Bird", "Species", "all_species", "differing_parts", "draw"]

@@ -41,13 +41,12 @@ BILLS: dict[str, tuple[float, float, float]] = {
 LABEL = {part: i + 1 for i, part in enumerate(PARTS)}
 BODY = 255  # on the bird, but no named part
 
-
 WHOLE: Window = (slice(None), slice(None))
 
 
 @dataclass
 class Canvas:
-    """What is drawn so far: colour (0-1) and which part is on top, both views of the whole picture."""
+    """The drawing so far: colour (0-1) and the part on top, both views of the whole picture."""
 
     rgb: NDArray[np.float32]
     label: NDArray[np.uint8]
@@ -71,17 +70,7 @@ def _rgb(name: str, tint: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 class BirdPainter:
-    """Draws one species in one pose onto a canvas.
-
-    Parameters
-    ----------
-    species : Species
-        Whom to draw.
-    pose : Pose
-        How it stands.
-    rng : numpy.random.Generator
-        Individual variation: feather noise, a slight tint.
-    """
+    """Draws one species in one pose onto a canvas; `rng` gives the individual its feather noise and a slight tint."""
 
     def __init__(self, species: Species, pose: Pose, rng: np.random.Generator) -> None:
         self.attributes = species.attributes
@@ -250,12 +239,7 @@ class BirdPainter:
             return
         color = self.color("crown_color")
         for k, (length, lift) in enumerate(((0.62, 0.42), (0.78, 0.24), (0.56, 0.06))):
-            points = [
-                (0.1, 0.72),
-                (-0.55, 0.98 + lift * 0.5),
-                (-1.0 - length * 0.55, 0.86 + lift),
-                (-0.72, 0.36),
-            ]
+            points = [(0.1, 0.72), (-0.55, 0.98 + lift * 0.5), (-1.0 - length * 0.55, 0.86 + lift), (-0.72, 0.36)]
             curve = np.array([self.head(*p) for p in spline(points, steps=5)])
             canvas.paint(*self._shape(curve), color * (0.84 + 0.07 * k), LABEL["crown"])
 

@@ -58,10 +58,7 @@ class Pose:
 def rotate(point: tuple[float, float], degrees: float) -> tuple[float, float]:
     """Rotate a point about the origin, anticlockwise in a frame whose y points up."""
     a = math.radians(degrees)
-    return (
-        point[0] * math.cos(a) - point[1] * math.sin(a),
-        point[0] * math.sin(a) + point[1] * math.cos(a),
-    )
+    return point[0] * math.cos(a) - point[1] * math.sin(a), point[0] * math.sin(a) + point[1] * math.cos(a)
 
 
 def sample_pose(rng: np.random.Generator, plan: BodyPlan, tail_length: float) -> Pose:
@@ -73,10 +70,7 @@ def sample_pose(rng: np.random.Generator, plan: BodyPlan, tail_length: float) ->
     # The head may come to lie anywhere: large birds are centred, small ones wander.
     room = np.clip((70 - scale) * 1.4, 5, 36)
     tail_shift = 0.22 * (tail_length - 0.6) * scale * facing
-    center = (
-        SIZE / 2 + tail_shift + rng.uniform(-room, room),
-        SIZE / 2 - 4 + rng.uniform(-room, room) * 0.7,
-    )
+    center = (SIZE / 2 + tail_shift + rng.uniform(-room, room), SIZE / 2 - 4 + rng.uniform(-room, room) * 0.7)
     return Pose(
         center=center,
         scale=float(scale),

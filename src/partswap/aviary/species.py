@@ -1,4 +1,4 @@
-"""Who lives in the aviary: parts, attributes, families and species.
+"""The birds of the aviary: parts, attributes, families and species.
 
 Every attribute belongs to one part, so the parts in which two species truly differ are known exactly. Species of
 one family share a body plan and differ in one to three attributes; that is what makes the task fine-grained.
@@ -18,54 +18,25 @@ KEYPOINTS = (
     "right eye", "right leg", "right wing", "tail", "throat",
 )  # fmt: skip
 
-
 #: Parts: keypoints with left and right merged, sorted.
 PARTS = tuple(sorted({merge_sides(k) for k in KEYPOINTS}))
 
 COLORS: dict[str, tuple[int, int, int]] = {
-    "black": (34, 33, 38),
-    "white": (242, 240, 232),
-    "grey": (140, 146, 152),
-    "slate": (78, 90, 104),
-    "brown": (112, 84, 60),
-    "umber": (74, 54, 42),
-    "chestnut": (150, 74, 38),
-    "buff": (216, 190, 148),
-    "sand": (190, 160, 116),
-    "red": (196, 40, 34),
-    "orange": (234, 130, 30),
-    "yellow": (240, 204, 50),
-    "olive": (118, 122, 58),
-    "green": (62, 130, 62),
-    "teal": (30, 134, 138),
-    "blue": (50, 96, 186),
-    "violet": (112, 66, 150),
-    "rose": (222, 124, 138),
-}
+    "black": (34, 33, 38), "white": (242, 240, 232), "grey": (140, 146, 152), "slate": (78, 90, 104),
+    "brown": (112, 84, 60), "umber": (74, 54, 42), "chestnut": (150, 74, 38), "buff": (216, 190, 148),
+    "sand": (190, 160, 116), "red": (196, 40, 34), "orange": (234, 130, 30), "yellow": (240, 204, 50),
+    "olive": (118, 122, 58), "green": (62, 130, 62), "teal": (30, 134, 138), "blue": (50, 96, 186),
+    "violet": (112, 66, 150), "rose": (222, 124, 138),
+}  # fmt: skip
 
 #: Attribute -> the part it belongs to.
 ATTRIBUTE_PARTS: dict[str, str] = {
-    "crown_color": "crown",
-    "crest": "crown",
-    "forehead_color": "forehead",
-    "eye_ring": "eye",
-    "eye_color": "eye",
-    "bill_shape": "beak",
-    "bill_color": "beak",
-    "throat_color": "throat",
-    "nape_color": "nape",
-    "breast_color": "breast",
-    "breast_pattern": "breast",
-    "belly_color": "belly",
-    "back_color": "back",
-    "back_pattern": "back",
-    "wing_color": "wing",
-    "wing_bars": "wing",
-    "tail_color": "tail",
-    "tail_length": "tail",
-    "tail_shape": "tail",
-    "leg_color": "leg",
-}
+    "crown_color": "crown", "crest": "crown", "forehead_color": "forehead", "eye_ring": "eye", "eye_color": "eye",
+    "bill_shape": "beak", "bill_color": "beak", "throat_color": "throat", "nape_color": "nape",
+    "breast_color": "breast", "breast_pattern": "breast", "belly_color": "belly",
+    "back_color": "back", "back_pattern": "back", "wing_color": "wing", "wing_bars": "wing",
+    "tail_color": "tail", "tail_length": "tail", "tail_shape": "tail", "leg_color": "leg",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

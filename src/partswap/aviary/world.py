@@ -1,4 +1,4 @@
-"""Put a bird into a scene and say everything there is to know about the picture."""
+"""Draw a bird into a scene, with its ground truth."""
 
 from __future__ import annotations
 
@@ -19,24 +19,12 @@ from partswap.errors import ClassIndexError
 
 @dataclass(frozen=True)
 class Bird:
-    """A picture of one bird and its ground truth.
+    """A picture of one bird and its ground truth."""
 
-    Attributes
-    ----------
-    pixels : numpy.ndarray
-        ``(224, 224, 3)`` uint8.
-    species : Species
-        Which bird it is; `species.attributes` are its attribute values.
-    keypoints : Mapping[str, tuple[float, float, bool]]
-        For each of the 15 `KEYPOINTS`: x, y in pixels and whether it can be seen.
-    labels : numpy.ndarray
-        ``(224, 224)`` uint8 part map: 0 no bird, 1 + i part ``PARTS[i]``, 255 bird but no named part.
-    """
-
-    pixels: NDArray[np.uint8]
+    pixels: NDArray[np.uint8]  #: ``(224, 224, 3)``.
     species: Species
-    keypoints: Mapping[str, tuple[float, float, bool]]
-    labels: NDArray[np.uint8]
+    keypoints: Mapping[str, tuple[float, float, bool]]  #: For each of `KEYPOINTS`: x, y and whether it can be seen.
+    labels: NDArray[np.uint8]  #: ``(224, 224)``: 0 no bird, 1 + i part ``PARTS[i]``, 255 bird but no named part.
 
     @cached_property
     def image(self) -> Image.Image:

@@ -1,6 +1,6 @@
-"""Data sets: one file each, registered by name.
+"""Data sets: one file each in ``sets/``, registered by name.
 
-To add one, drop a file into this folder with a `Dataset` subclass and ``@DATASETS.register("name")``.
+To add one, drop a file into ``sets/`` with a `Dataset` subclass and ``@DATASETS.register("name")``.
 """
 
 from partswap.data.base import DATASETS, Attributes, Dataset, Sample, open_dataset

@@ -1,8 +1,8 @@
 """Which part of a bird an attribute of CUB-200-2011 is about.
 
 Attributes are called ``has_<what>::<value>``. Those of the whole bird (size, shape, primary colour, upper and under
-parts) belong to no part. Patterns of the head name a place on it, each by its own value; what is left of them
-(plain, spotted, unique) is anywhere on the head and belongs to no part.
+parts) belong to no part. A pattern of the head belongs to the part that its value names; the others (plain, spotted,
+unique) may be anywhere on the head and belong to no part.
 """
 
 from __future__ import annotations
@@ -15,38 +15,21 @@ from numpy.typing import NDArray
 from partswap.data.base import Attributes
 from partswap.sides import merge_sides
 
-#: What an attribute's group begins with -> part.
-GROUPS = {
-    "has_back_": "back",
-    "has_bill_": "beak",
-    "has_belly_": "belly",
-    "has_breast_": "breast",
-    "has_crown_": "crown",
-    "has_eye_": "eye",
-    "has_forehead_": "forehead",
-    "has_leg_": "leg",
-    "has_nape_": "nape",
-    "has_tail_": "tail",
-    "has_throat_": "throat",
-    "has_under_tail_": "tail",
-    "has_upper_tail_": "tail",
-    "has_wing_": "wing",
+#: Start of an attribute's group -> part.
+GROUPS = {"has_bill_": "beak", "has_under_tail_": "tail", "has_upper_tail_": "tail"} | {
+    f"has_{part}_": part
+    for part in ("back", "belly", "breast", "crown", "eye", "forehead", "leg", "nape", "tail", "throat", "wing")
 }
 #: Value of ``has_head_pattern`` -> part.
-HEAD_PATTERNS = {
-    "capped": "crown",
-    "crested": "crown",
-    "striped": "crown",
-    "eyebrow": "eye",
-    "eyeline": "eye",
-    "eyering": "eye",
-    "masked": "eye",
-    "malar": "throat",
-}
+HEAD_PATTERNS = (
+    dict.fromkeys(("capped", "crested", "striped"), "crown")
+    | dict.fromkeys(("eyebrow", "eyeline", "eyering", "masked"), "eye")
+    | {"malar": "throat"}
+)
 
 
 def attribute_part(name: str) -> str | None:
-    """Return the part an attribute is about (left and right as one), None for what is about none.
+    """Return the part an attribute is about (left and right as one), None if it is about none.
 
     Examples
     --------
@@ -70,7 +53,7 @@ class PartDifferences:
     attributes : Attributes
         Of all classes.
     parts : sequence of str
-        The data set's parts; others are not told. Sides may be apart, both then differ.
+        The data set's parts, the only ones returned. Where sides are apart, both differ.
     """
 
     def __init__(self, attributes: Attributes, parts: Sequence[str]) -> None:

@@ -20,45 +20,24 @@ from partswap.registry import Registry
 
 @dataclass(frozen=True)
 class Sample:
-    """One image with what is known about it; annotations are on the image's own pixel canvas.
+    """One image with what is known about it; annotations are on the image's own pixel canvas."""
 
-    Attributes
-    ----------
-    name : str
-        Identifies the image within its data set.
-    image : PIL.Image.Image
-        RGB.
-    label : int
-        The class.
-    keypoints : Mapping[str, Sequence[tuple[float, float]]] or None
-        Part -> where it can be seen; None if nobody annotated it.
-    mask : numpy.ndarray or None
-        ``(height, width)`` bool, where the object is.
-    part_masks : Mapping[str, numpy.ndarray]
-        Part -> ``(height, width)`` bool; empty where the data set has none.
-    """
-
-    name: str
-    image: Image.Image
-    label: int
+    name: str  #: Identifies the image within its data set.
+    image: Image.Image  #: RGB.
+    label: int  #: The class.
+    #: Part -> where it can be seen; None if the image is not annotated.
     keypoints: Mapping[str, Sequence[tuple[float, float]]] | None = None
-    mask: NDArray[np.bool_] | None = None
+    mask: NDArray[np.bool_] | None = None  #: ``(height, width)`` bool, where the object is.
+    #: Part -> ``(height, width)`` bool; empty where the data set has none.
     part_masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Attributes:
-    """What is known about classes as a whole.
+    """Attributes of classes as a whole."""
 
-    Attributes
-    ----------
-    names : Sequence[str]
-        Of the attributes.
-    share : numpy.ndarray
-        ``(classes, attributes)``: the share of a class's images that have the attribute, 0 to 1.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  #: Of the attributes.
+    #: ``(classes, attributes)``: the share of a class's images that have the attribute, 0 to 1.
     share: NDArray[np.float64]
 
     def present(self) -> NDArray[np.bool_]:
@@ -68,21 +47,11 @@ class Attributes:
 
 @dataclass(frozen=True)
 class Archive:
-    """An official archive of a data set.
-
-    Attributes
-    ----------
-    url : str
-        Where it is.
-    makes : str
-        What lies in the folder once it is unpacked.
-    md5 : str or None
-        Its checksum, if it is known.
-    """
+    """An official archive of a data set."""
 
     url: str
-    makes: str
-    md5: str | None = None
+    makes: str  #: What lies in the folder once it is unpacked.
+    md5: str | None = None  #: Its checksum, if it is known.
 
     @property
     def file(self) -> str:
@@ -103,7 +72,7 @@ class Dataset(ABC):
     parts: Sequence[str] = ()
     #: Which images these are.
     split: str
-    #: What `split` may be.
+    #: Allowed values of `split`.
     splits: Sequence[str] = ("train", "test")
     #: Whether it is read from a folder.
     needs_path: bool = True
@@ -126,7 +95,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return what changes whenever an image or its label may have changed: the key of what is cached."""
+        """Return the key of what is cached: it changes whenever an image or its label may have changed."""
 
     def __iter__(self) -> Iterator[Sample]:
         return (self[i] for i in range(len(self)))
@@ -136,7 +105,7 @@ class Dataset(ABC):
         return self[index].image
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image; data sets that know it without reading the image say so."""
+        """Return the name of an image; override it where that needs no reading."""
         return self[index].name
 
     def labels(self) -> NDArray[np.int64]:
@@ -144,7 +113,7 @@ class Dataset(ABC):
         return np.array([self.label(i) for i in range(len(self))], np.int64)
 
     def attributes(self) -> Attributes | None:
-        """Return what is known about the classes, None if nothing is."""
+        """Return the attributes of the classes, None if there are none."""
         return None
 
     def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
@@ -167,7 +136,7 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
     split : str
         Which images; ``"train:validation"`` is a tenth of every class of "train", ``"train:rest"`` the others.
     **options
-        What the data set takes besides.
+        Other parameters of the data set.
     """
     kind = DATASETS.get(name)
     if kind.needs_path != (path is not None):
@@ -175,7 +144,7 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
             f"the data set {name} {'is read from a folder' if kind.needs_path else 'is not read from files'}.",
             "Pass its path." if kind.needs_path else "Leave the path out.",
         )
-    # Who collects faults has a list for them; nobody writes one on the command line.
+    # A list of faults comes from code that collects them, never from a user's options.
     plain = {option: value for option, value in options.items() if not (option == "faults" and isinstance(value, list))}
     options |= check_options(kind, plain, what=f"the data set {name}", reserved=("path", "split", "faults"))
     whole, colon, part = split.partition(":")

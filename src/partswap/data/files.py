@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,64 +24,37 @@ from partswap.sides import merge_sides as merge
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 Keypoint = tuple[str, float, float]
+#: x, y, width and height.
 Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One image on disk.
+    """One image on disk."""
 
-    Attributes
-    ----------
-    name : str
-        Identifies the image within its data set.
-    path : Path
-        The file.
-    label : int
-        The class.
-    keypoints : Sequence[tuple[str, float, float]] or None
-        Name, x and y of what can be seen, as annotated (even outside the image); None if nobody annotated it.
-    mask : Path or RunLengths or None
-        Where the object is.
-    """
-
-    name: str
+    name: str  #: Identifies the image within its data set.
     path: Path
-    label: int
+    label: int  #: The class.
+    #: Name, x and y of visible keypoints, as annotated (even outside the image); None if the image is not annotated.
     keypoints: Sequence[Keypoint] | None = None
-    mask: Path | RunLengths | None = None
+    mask: Path | RunLengths | None = None  #: Where the object is.
+    box: Box | None = None  #: The object's box.
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a data set's own files say.
+    """The content of a data set's own files."""
 
-    Attributes
-    ----------
-    items : list of Item
-        The images of the split.
-    classes : list of str
-        All classes, whether they have images or not.
-    keypoints : Sequence[str]
-        Names of the keypoints, sides apart.
-    listed : frozenset of str
-        Every image file the lists mention, in any split, relative to `base`.
-    base : Path
-        What those names are relative to.
-    folders : list of Path
-        Where image files lie, to find those that are in no list.
-    """
-
-    items: list[Item]
-    classes: list[str]
-    keypoints: Sequence[str] = ()
-    listed: frozenset[str] = frozenset()
-    base: Path = Path()
-    folders: list[Path] = field(default_factory=list)
+    items: list[Item]  #: The images of the split.
+    classes: list[str]  #: All classes, whether they have images or not.
+    listed: frozenset[str]  #: Every image file the lists mention, in any split, relative to `base`.
+    base: Path
+    folders: list[Path]  #: Where image files lie, to find those that are in no list.
+    keypoints: Sequence[str] = ()  #: Names of the keypoints, sides apart.
 
 
 class FileDataset(Dataset):
-    """A data set on disk; a subclass says in `_read` what is where.
+    """A data set on disk; a subclass reads its lists in `_read`.
 
     Parameters
     ----------
@@ -98,7 +71,7 @@ class FileDataset(Dataset):
         Collects malformed lines instead of raising on the first.
     """
 
-    #: What it is registered as, for messages.
+    #: Its registered name, for messages.
     name: ClassVar[str]
     skipped: list[tuple[str, str]]
 
@@ -130,7 +103,7 @@ class FileDataset(Dataset):
 
     @abstractmethod
     def _read(self) -> Listing:
-        """Return what is in `root` for `split`; malformed lines go to `text.complain` with `faults`."""
+        """Return the content of `root` for `split`; malformed lines go to `text.complain` with `faults`."""
 
     @classmethod
     def find_root(cls, path: Path) -> Path:
@@ -155,7 +128,7 @@ class FileDataset(Dataset):
             image=image,
             label=item.label,
             keypoints=self._keypoints(item, image.size),
-            mask=None if item.mask is None else mask_of(item, image.size),
+            mask=mask_of(item, image.size),
         )
 
     def image(self, index: int) -> Image.Image:
@@ -163,18 +136,18 @@ class FileDataset(Dataset):
         return read_image(self.item(index).path)
 
     def item(self, index: int) -> Item:
-        """Return what is known about an image without reading it."""
+        """Return an image's annotations without reading it."""
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} {self.split} has {len(self)} images; there is no image {index}")
         return self.items[index]
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image."""
+        """Return the name of an image."""
         return self.item(index).name
 
     def box(self, index: int) -> Box | None:
-        """Return the object's box as ``(x, y, width, height)``, None if there is none."""
-        return None
+        """Return the object's box, None if there is none."""
+        return self.item(index).box
 
     def check_tables(self) -> None:
         """Raise an error if something is wrong with a table that is not read before it is needed."""
@@ -201,11 +174,7 @@ class FileDataset(Dataset):
     def _keypoints(self, item: Item, size: tuple[int, int]) -> dict[str, list[tuple[float, float]]] | None:
         if item.keypoints is None:
             return None
-        found: dict[str, list[tuple[float, float]]] = {}
-        for name, x, y in item.keypoints:
-            if is_inside(x, y, size):
-                found.setdefault(merge(name) if self.merge_sides else name, []).append((x, y))
-        return found
+        return by_part(item.keypoints, size, merge_sides=self.merge_sides)
 
     def _skip_bad(self) -> None:
         kept = []
@@ -219,6 +188,17 @@ class FileDataset(Dataset):
         if self.items and not kept:
             raise DataError(f"none of the {len(self.items)} images in {self.root} can be read.", "Check the files.")
         self.items = kept
+
+
+def by_part(
+    keypoints: Iterable[Keypoint], size: tuple[int, int], *, merge_sides: bool = False
+) -> dict[str, list[tuple[float, float]]]:
+    """Return part -> where it is, for the keypoints that lie on an image of ``(width, height)``."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name, x, y in keypoints:
+        if is_inside(x, y, size):
+            found.setdefault(merge(name) if merge_sides else name, []).append((x, y))
+    return found
 
 
 def is_inside(x: float, y: float, size: tuple[int, int]) -> bool:

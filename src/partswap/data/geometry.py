@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,10 @@ from torch import Tensor
 
 from partswap import _vision
 from partswap.data.base import Sample
-from partswap.data.files import is_inside
+from partswap.data.files import by_part
 from partswap.errors import SettingError
 from partswap.images import Preprocess
 from partswap.sides import swap_sides
-
-Points = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:
@@ -76,10 +74,10 @@ class RandomView:
             return functional.resized_crop(thing, top, left, height, width, [self.size, self.size], antialias=True)
 
         # A keypoint names a pixel. Its centre, unlike its corner, is inside the same pixel when mirrored.
-        centred = sample
         if sample.keypoints is not None:
-            centred = replace(sample, keypoints=_centres(sample.keypoints))
-        view = _moved(centred, move(sample.image), move)
+            centres = {p: [(int(x) + 0.5, int(y) + 0.5) for x, y in at] for p, at in sample.keypoints.items()}
+            sample = replace(sample, keypoints=centres)
+        view = _moved(sample, move(sample.image), move)
         return _mirrored(view) if mirror else view
 
     def piece(self, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int, int, int]:
@@ -104,12 +102,13 @@ def _moved(sample: Sample, image: Image.Image, move: Callable[[Any], Any]) -> Sa
     """Return a sample with its image given and its annotations moved by a torchvision functional."""
     tensors, keypoints = _vision.torchvision("tv_tensors"), sample.keypoints
     if keypoints is not None:
-        parts = [part for part, points in keypoints.items() for _ in points]
+        names = [part for part, points in keypoints.items() for _ in points]
         flat = [point for points in keypoints.values() for point in points]
         canvas = (sample.image.height, sample.image.width)
-        # torchvision refuses to wrap an empty list of points, and moves points out of the canvas without a word.
-        moved = move(tensors.KeyPoints(torch.tensor(flat, dtype=torch.float64), canvas_size=canvas)) if flat else []
-        keypoints = _inside(parts, moved, image.size)
+        if flat:  # torchvision refuses to wrap an empty list of points
+            flat = move(tensors.KeyPoints(torch.tensor(flat, dtype=torch.float64), canvas_size=canvas)).tolist()
+        # torchvision moves points out of the canvas; `by_part` leaves those out.
+        keypoints = by_part(((name, x, y) for name, (x, y) in zip(names, flat, strict=True)), image.size)
     return replace(
         sample,
         image=image,
@@ -119,27 +118,14 @@ def _moved(sample: Sample, image: Image.Image, move: Callable[[Any], Any]) -> Sa
     )
 
 
-def _inside(parts: list[str], moved: Tensor | list[Any], size: tuple[int, int]) -> dict[str, list[tuple[float, float]]]:
-    found: dict[str, list[tuple[float, float]]] = {}
-    for part, (x, y) in zip(parts, moved if isinstance(moved, list) else moved.tolist(), strict=True):
-        if is_inside(x, y, size):
-            found.setdefault(part, []).append((x, y))
-    return found
-
-
 def _moved_mask(mask: NDArray[np.bool_], move: Callable[[Any], Any]) -> NDArray[np.bool_]:
-    moved: Tensor = move(
-        _vision.torchvision("tv_tensors").Mask(torch.from_numpy(np.ascontiguousarray(mask, np.uint8))[None])
-    )
+    wrapped = _vision.torchvision("tv_tensors").Mask(torch.from_numpy(np.ascontiguousarray(mask, np.uint8))[None])
+    moved: Tensor = move(wrapped)
     return np.asarray(moved.as_subclass(Tensor)[0].numpy().astype(bool))
 
 
-def _centres(keypoints: Points) -> Points:
-    return {part: [(int(x) + 0.5, int(y) + 0.5) for x, y in points] for part, points in keypoints.items()}
-
-
 def _mirrored(sample: Sample) -> Sample:
-    """Return the mirror image; what was on the left is on the right."""
+    """Return the mirror image; left and right parts change names."""
     width = sample.image.width
     keypoints = sample.keypoints
     if keypoints is not None:

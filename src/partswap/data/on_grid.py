@@ -10,26 +10,19 @@ from numpy.typing import NDArray
 from partswap.data.base import Sample
 from partswap.grid import GridShape
 
-#: A cell shows a part when the part covers at least this much of it; less is a sliver nobody would name.
+#: A cell shows a part when the part covers at least this much of it; less is a sliver.
 SHOWS = 0.05
 
 
 @dataclass(frozen=True)
 class CellFacts:
-    """What the cells of one image hold, by flat cell index.
+    """What the cells of one image hold, by flat cell index."""
 
-    Attributes
-    ----------
-    keypoints : tuple of frozenset of str or None
-        Parts with a visible keypoint in the cell, None if there are no keypoints for this image.
-    shows : tuple of frozenset of str or None
-        Parts that can be seen in the cell (by mask or keypoint), None if the data set has no part masks.
-    object : tuple of bool or None
-        Whether the object's mask reaches into the cell, None without a mask.
-    """
-
+    #: Parts with a visible keypoint in the cell, None if there are no keypoints for this image.
     keypoints: tuple[frozenset[str], ...] | None
+    #: Parts that can be seen in the cell (by mask or keypoint), None if the data set has no part masks.
     shows: tuple[frozenset[str], ...] | None
+    #: Whether the object's mask reaches into the cell, None without a mask.
     object: tuple[bool, ...] | None
 
 
@@ -45,18 +38,15 @@ def cell_facts(sample: Sample, grid: GridShape) -> CellFacts:
             cell = grid.cell_at(x, y, sample.image.size)
             if cell is not None:
                 held[cell].add(part)
-    keypoints = tuple(frozenset(h) for h in held) if sample.keypoints is not None else None
-    shows = None
-    if sample.part_masks:
-        seen = [set(h) for h in held]
-        for part, mask in sample.part_masks.items():
-            for shown in np.flatnonzero(cell_share(mask, grid) >= SHOWS).tolist():
-                seen[shown].add(part)
-        shows = tuple(frozenset(s) for s in seen)
-    inside = None
-    if sample.mask is not None:
-        inside = tuple(bool(share > 0) for share in cell_share(sample.mask, grid))
-    return CellFacts(keypoints, shows, inside)
+    keypoints = tuple(map(frozenset, held))
+    for part, mask in sample.part_masks.items():
+        for shown in np.flatnonzero(cell_share(mask, grid) >= SHOWS).tolist():
+            held[shown].add(part)
+    return CellFacts(
+        keypoints if sample.keypoints is not None else None,
+        tuple(map(frozenset, held)) if sample.part_masks else None,
+        None if sample.mask is None else tuple((cell_share(sample.mask, grid) > 0).tolist()),
+    )
 
 
 def cell_share(mask: NDArray[np.bool_], grid: GridShape) -> NDArray[np.float64]:

@@ -13,19 +13,11 @@ from partswap.errors import DataError
 
 @dataclass(frozen=True)
 class RunLengths:
-    """A mask as the lengths of its runs: outside, inside, outside, ..., column after column.
-
-    Attributes
-    ----------
-    height, width : int
-        Size of the mask.
-    counts : str or Sequence[int]
-        The lengths; a string is COCO's compressed form.
-    """
+    """A mask as the lengths of its runs: outside, inside, outside, ..., column after column."""
 
     height: int
     width: int
-    counts: str | Sequence[int]
+    counts: str | Sequence[int]  #: The lengths; a string is COCO's compressed form.
 
     def decode(self) -> NDArray[np.bool_]:
         """Return the mask, ``(height, width)`` bool."""

@@ -36,15 +36,15 @@ class Subset(Dataset):
         return self.data.label(self.indices[index])
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image."""
+        """Return the name of an image."""
         return self.data.image_name(self.indices[index])
 
     def fingerprint(self) -> str:
-        """Return a key that changes with the data set and with what is chosen."""
+        """Return a key that changes with the data set and with the choice of images."""
         return digest(self.data.fingerprint(), self.indices)
 
     def attributes(self) -> Attributes | None:
-        """Return what is known about the classes."""
+        """Return the attributes of the classes, None if there are none."""
         return self.data.attributes()
 
     def differing_parts(self, first: int, second: int) -> frozenset[str] | None:

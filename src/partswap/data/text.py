@@ -1,4 +1,4 @@
-"""Reading annotation files: every complaint names the file and the line."""
+"""Read annotation files; every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partswap.errors import DataError
 
 T = TypeVar("T")
 
-#: Where complaints go that should not stop the reading; None stops at the first.
+#: Collects errors in place of raising them; None raises the first.
 Faults = list[DataError] | None
 
 AGAIN = "Repair it, or unpack the archive again."
@@ -39,14 +39,14 @@ def read_text(path: Path) -> str:
 
 
 def read_rows(path: Path, convert: Callable[[str], T], expected: str, faults: Faults) -> Iterator[T]:
-    """Yield what `convert` makes of each line that is not blank.
+    """Yield each line that is not blank, converted.
 
     Parameters
     ----------
     path : Path
         A text file.
     convert : Callable
-        Gets a line; a ValueError means that it is malformed.
+        Takes a line; raises ValueError if it is malformed.
     expected : str
         What a line should hold, for the message.
     faults : list of DataError or None
@@ -67,7 +67,7 @@ def read_rows(path: Path, convert: Callable[[str], T], expected: str, faults: Fa
 
 
 def read_json(path: Path) -> Any:
-    """Return what a JSON file holds."""
+    """Return the content of a JSON file."""
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -75,7 +75,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_entries(path: Path, where: str, entries: Any, convert: Callable[[Any], T], faults: Faults) -> Iterator[T]:
-    """Yield what `convert` makes of each entry of a JSON list; `where` is the list's name, for the message."""
+    """Yield each entry of a JSON list, converted; `where` is the list's name, for messages."""
     if not isinstance(entries, list):
         complain(DataError(f"{path}: {where} is not a list.", AGAIN), faults)
         return
@@ -96,9 +96,3 @@ def id_and_rest(line: str) -> tuple[int, str]:
     """Convert ``"17 something with spaces"``."""
     number, rest = line.split(maxsplit=1)
     return int(number), rest.strip()
-
-
-def two_ids(line: str) -> tuple[int, int]:
-    """Convert ``"17 3"``."""
-    first, second = line.split()
-    return int(first), int(second)

@@ -1,6 +1,4 @@
-"""Which parts an explanation is about: what SCOUT's measures (Wang & Vasconcelos 2020) are made of."""
-
-from __future__ import annotations
+"""The parts that an explanation swaps, for SCOUT's measures (Wang & Vasconcelos 2020)."""
 
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import Evidence, Parts, all_known

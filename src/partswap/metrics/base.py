@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from partswap.counterfactual import Counterfactual
 from partswap.data.on_grid import CellFacts
-from partswap.metrics.bootstrap import Interval, interval, mean, show_interval
+from partswap.metrics.bootstrap import Interval, interval, mean, show_mean
 from partswap.registry import Registry
 
 T = TypeVar("T")
@@ -17,109 +17,67 @@ Parts = frozenset[str]
 
 
 class Swap(NamedTuple):
-    """What the two cells of an edit hold, the query's first; None unless both images are annotated.
+    """What the two cells of an edit hold, the query's first; None unless both images are annotated."""
 
-    Attributes
-    ----------
-    keypoints : tuple of frozenset of str or None
-        Parts with a keypoint in the cell.
-    shows : tuple of frozenset of str or None
-        Parts that can be seen in the cell.
-    object : tuple of bool or None
-        Whether the object reaches into the cell.
-    differing : frozenset of str or None
-        Parts in which the two classes truly differ.
-    """
-
-    keypoints: tuple[Parts, Parts] | None
-    shows: tuple[Parts, Parts] | None
-    object: tuple[bool, bool] | None
-    differing: Parts | None
+    keypoints: tuple[Parts, Parts] | None  #: Parts with a keypoint in the cell.
+    shows: tuple[Parts, Parts] | None  #: Parts that can be seen in the cell.
+    object: tuple[bool, bool] | None  #: Whether the object reaches into the cell.
+    differing: Parts | None  #: Parts in which the two classes truly differ.
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about the images of one explanation.
-
-    Attributes
-    ----------
-    query : CellFacts
-        Of the query.
-    distractors : Sequence[CellFacts]
-        Of each distractor.
-    differing : frozenset of str or None
-        Parts in which the two classes truly differ, None if nobody knows.
-    """
+    """What is known about the images of one explanation."""
 
     query: CellFacts
     distractors: Sequence[CellFacts]
-    differing: frozenset[str] | None = None
+    differing: Parts | None = None  #: Parts in which the two classes truly differ, None if unknown.
 
     def swaps(self, cf: Counterfactual) -> list[Swap]:
         """Return what is known about each edit of an explanation."""
-        return [
-            self._swap(edit.query_cell, self.distractors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
-            for edit in cf.edits
-        ]
+        found = []
+        for edit in cf.edits:
+            mine, theirs = self.query, self.distractors[edit.distractor_image]
+            cells = edit.query_cell, edit.distractor_cell % cf.grid.cells
+            found.append(
+                Swap(
+                    _of_cells(mine.keypoints, theirs.keypoints, cells),
+                    _of_cells(mine.shows, theirs.shows, cells),
+                    _of_cells(mine.object, theirs.object, cells),
+                    self.differing,
+                )
+            )
+        return found
 
-    def _swap(self, i: int, distractor: CellFacts, j: int) -> Swap:
-        def both(mine: Sequence[T] | None, theirs: Sequence[T] | None) -> tuple[T, T] | None:
-            return None if mine is None or theirs is None else (mine[i], theirs[j])
 
-        return Swap(
-            both(self.query.keypoints, distractor.keypoints),
-            both(self.query.shows, distractor.shows),
-            both(self.query.object, distractor.object),
-            self.differing,
-        )
+def _of_cells(mine: Sequence[T] | None, theirs: Sequence[T] | None, cells: tuple[int, int]) -> tuple[T, T] | None:
+    return None if mine is None or theirs is None else (mine[cells[0]], theirs[cells[1]])
 
 
 @dataclass(frozen=True)
 class Score:
-    """A metric over many explanations.
+    """A metric over many explanations; intervals hold it with 95 % confidence (bootstrap over explanations)."""
 
-    Attributes
-    ----------
-    single : float or None
-        Mean over first edits; None for metrics of whole explanations.
-    all : float or None
-        Mean over all edits of all explanations, or over explanations; None if nothing could be scored.
-    count : int
-        How many edits (or explanations) `all` is the mean of.
-    single_interval, all_interval : tuple of float or None
-        Where the two lie with 95 % confidence (bootstrap over explanations), if it was asked for.
-    """
-
+    #: Mean over first edits; None for metrics of whole explanations.
     single: float | None
+    #: Mean over all edits of all explanations, or over explanations; None if nothing could be scored.
     all: float | None
-    count: int
+    count: int  #: How many edits (or explanations) `all` is the mean of.
     single_interval: Interval | None = None
     all_interval: Interval | None = None
 
 
 class Metric(ABC):
-    """Scores one explanation at a time; an `EditMetric` scores one edit at a time.
+    """Scores one explanation at a time; an `EditMetric` scores one edit at a time."""
 
-    Class attributes
-    ----------------
-    title : str
-        For tables.
-    percent : bool
-        Whether to show it as a percentage.
-    single : bool
-        Whether first edits alone have a score; what is known without annotations (seconds, number of edits) has none.
-    lower_is_better : bool
-        Whether the best of several methods is the one with the lowest value.
-    """
-
-    title: ClassVar[str]
-    percent: ClassVar[bool] = True
-    single: ClassVar[bool] = True
-    lower_is_better: ClassVar[bool] = False
+    title: ClassVar[str]  #: For tables.
+    percent: ClassVar[bool] = True  #: Whether to show it as a percentage.
+    single: ClassVar[bool] = True  #: Whether first edits alone have a score; seconds or the number of edits have none.
+    lower_is_better: ClassVar[bool] = False  #: Whether the best of several methods has the lowest value.
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What it is computed over: first edits and all of them, or only all."""
+        """Which scores it has: of first edits and of all, or only of all."""
         return ("single", "all") if self.single else ("all",)
 
     def heading(self, which: str) -> str:
@@ -137,49 +95,34 @@ class Metric(ABC):
         scores = self.scores(replace(cf, edits=cf.edits[:1], trace=cf.trace[:1]), evidence)
         return scores[0] if scores else None
 
-    def compute(
-        self, explained: Iterable[tuple[Counterfactual, Evidence]], *, resamples: int = 0, seed: int = 0
-    ) -> Score:
-        """Return the metric over many explanations.
+    def compute(self, explained: Iterable[tuple[Counterfactual, Evidence]], *, resamples: int = 0) -> Score:
+        """Return the metric over many explanations, each with what is known about its images.
 
-        Parameters
-        ----------
-        explained : iterable of tuple
-            Counterfactuals, each with what is known about its images.
-        resamples : int
-            How often to draw explanations for the intervals; 0 leaves them out.
-        seed : int
-            For the draws.
+        `resamples` is how often explanations are drawn for the intervals; 0 leaves them out.
         """
-        first: list[float] = []
+        first: list[float | None] = []
         sums: list[float] = []
         counts: list[int] = []
         for cf, evidence in explained:
-            scores = self.scores(cf, evidence)
-            if not scores:
-                continue
-            sums.append(sum(scores))
-            counts.append(len(scores))
-            alone = self.first(cf, evidence)
-            if alone is not None:
-                first.append(alone)
+            if scores := self.scores(cf, evidence):
+                first.append(self.first(cf, evidence))
+                sums.append(sum(scores))
+                counts.append(len(scores))
+        known = [score for score in first if score is not None]
         total = sum(counts)
         drawn = resamples > 0
         return Score(
-            mean(first),
+            mean(known),
             sum(sums) / total if total else None,
             total,
-            interval(first, resamples=resamples, seed=seed) if drawn else None,
-            interval(sums, counts, resamples=resamples, seed=seed) if drawn else None,
+            interval(known, resamples=resamples) if drawn else None,
+            interval(sums, counts, resamples=resamples) if drawn else None,
         )
 
     def show(self, value: float | None, bounds: Interval | None = None) -> str:
         """Return a value as a table shows it, with its interval if there is one."""
-        if value is None:
-            return "-"
         factor, digits = (100.0, 1) if self.percent else (1.0, 2)
-        text = f"{factor * value:.{digits}f}"
-        return text if bounds is None else f"{text} {show_interval(bounds, factor=factor, digits=digits)}"
+        return show_mean(value, bounds, factor=factor, digits=digits)
 
 
 class EditMetric(Metric):
@@ -205,17 +148,10 @@ METRICS: Registry[type[Metric]] = Registry("metric", "partswap.metrics")
 
 
 def score_all(
-    explained: Sequence[tuple[Counterfactual, Evidence]],
-    names: Sequence[str] | None = None,
-    *,
-    resamples: int = 0,
-    seed: int = 0,
+    explained: Sequence[tuple[Counterfactual, Evidence]], names: Sequence[str] | None = None, *, resamples: int = 0
 ) -> dict[str, Score]:
     """Return the scores of many explanations under the named metrics (all of them by default).
 
     `resamples` is how often explanations are drawn for 95 % intervals (1000 is usual); 0 leaves them out.
     """
-    return {
-        name: METRICS.get(name)().compute(explained, resamples=resamples, seed=seed)
-        for name in names or METRICS.names()
-    }
+    return {name: METRICS.get(name)().compute(explained, resamples=resamples) for name in names or METRICS.names()}

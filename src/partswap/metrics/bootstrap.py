@@ -1,4 +1,4 @@
-"""How far to trust a mean: percentile bootstrap over explanations.
+"""Confidence of a mean: percentile bootstrap over explanations.
 
 The edits of one explanation belong together, so explanations are drawn, not edits; a mean over all edits is then a
 ratio of two sums. The draw depends on the seed and on how many explanations there are, so two methods that explained
@@ -19,7 +19,7 @@ from partswap.errors import SettingError
 RESAMPLES = 1000
 #: Draws held in memory at once.
 CHUNK = 2_000_000
-#: What a 95 % interval leaves out below and above.
+#: Quantiles that bound a 95 % interval.
 TAILS = (0.025, 0.975)
 
 Interval = tuple[float, float]
@@ -55,22 +55,21 @@ def resampled(
 
 
 def interval(
-    sums: ArrayLike,
-    counts: ArrayLike | None = None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    sums: ArrayLike, counts: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
-    """Return the percentile interval of the mean (95 %), None where fewer than two explanations say something."""
+    """Return the percentile interval of the mean (95 %), None of fewer than two explanations."""
     if len(np.atleast_1d(sums)) < 2:
         return None
     low, high = np.nanquantile(resampled(sums, counts, resamples=resamples, seed=seed), TAILS)
     return float(low), float(high)
 
 
-def show_interval(bounds: Interval | None, *, factor: float = 1.0, digits: int = 1) -> str:
-    """Return an interval as a table shows it."""
-    return "-" if bounds is None else f"[{factor * bounds[0]:.{digits}f}, {factor * bounds[1]:.{digits}f}]"
+def show_mean(value: float | None, bounds: Interval | None, *, factor: float = 1.0, digits: int = 1) -> str:
+    """Return a mean as a table shows it, with its interval if there is one."""
+    if value is None:
+        return "-"
+    numbers = [f"{factor * number:.{digits}f}" for number in (value, *(bounds or ()))]
+    return numbers[0] if bounds is None else "{} [{}, {}]".format(*numbers)
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -80,30 +79,17 @@ def mean(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over explanations and where it lies with 95 % confidence.
+    """A mean over explanations and where it lies with 95 % confidence."""
 
-    Attributes
-    ----------
-    mean : float or None
-        None of nothing.
-    interval : tuple of float or None
-        None where fewer than two explanations say something.
-    count : int
-        How many did.
-    """
-
-    mean: float | None
-    interval: Interval | None
-    count: int
+    mean: float | None  #: None of nothing.
+    interval: Interval | None  #: None of fewer than two explanations.
+    count: int  #: How many explanations.
 
     @classmethod
-    def of(cls, values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    def of(cls, values: Sequence[float], *, seed: int = 0) -> Estimate:
         """Return the estimate from one value per explanation."""
-        return cls(mean(values), interval(values, resamples=resamples, seed=seed), len(values))
+        return cls(mean(values), interval(values, seed=seed), len(values))
 
     def show(self, *, factor: float = 1.0, digits: int = 1) -> str:
         """Return it as a table shows it."""
-        if self.mean is None:
-            return "-"
-        text = f"{factor * self.mean:.{digits}f}"
-        return text if self.interval is None else f"{text} {show_interval(self.interval, factor=factor, digits=digits)}"
+        return show_mean(self.mean, self.interval, factor=factor, digits=digits)

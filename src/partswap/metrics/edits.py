@@ -1,7 +1,5 @@
 """#Edits: how many swaps does it take?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
 

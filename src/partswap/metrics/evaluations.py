@@ -1,7 +1,5 @@
 """Evaluations: how often does the head run for an explanation?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
 
@@ -16,5 +14,5 @@ class Evaluations(Metric):
     lower_is_better = True
 
     def scores(self, cf: Counterfactual, evidence: Evidence) -> list[float] | None:
-        """Return how many grids were evaluated, nothing if nobody counted."""
+        """Return how many grids were evaluated, None if they were not counted."""
         return [float(cf.evaluations)] if cf.evaluations else None

@@ -1,7 +1,5 @@
 """Flip rate: how often does the model end up saying the target?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
 

@@ -1,7 +1,5 @@
 """Foreground: do the swapped cells lie on the object?"""
 
-from __future__ import annotations
-
 from partswap.metrics.base import METRICS, EditMetric, Swap
 
 

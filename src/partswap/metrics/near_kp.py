@@ -1,7 +1,5 @@
 """Near-KP: do the swapped cells hold keypoints at all?"""
 
-from __future__ import annotations
-
 from partswap.metrics.base import METRICS, EditMetric, Swap
 
 

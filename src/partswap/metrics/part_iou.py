@@ -1,7 +1,5 @@
 """Part-IoU: do both sides of an explanation show the same parts?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics._parts import swapped_parts
 from partswap.metrics.base import METRICS, Evidence, Metric

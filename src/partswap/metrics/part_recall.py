@@ -1,7 +1,5 @@
 """Part recall: are the parts in which the two classes truly differ among the swapped ones?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics._parts import found_and_true
 from partswap.metrics.base import METRICS, Evidence, Metric

@@ -1,7 +1,5 @@
 """Same-KP: is a head swapped for a head?"""
 
-from __future__ import annotations
-
 from partswap.metrics.base import METRICS, EditMetric, Swap
 
 

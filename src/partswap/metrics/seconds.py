@@ -1,7 +1,5 @@
 """Seconds: how long does an explanation take?"""
 
-from __future__ import annotations
-
 from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
 

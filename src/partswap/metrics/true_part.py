@@ -1,6 +1,4 @@
-"""True-part: is what was swapped a part in which the two classes truly differ?"""
-
-from __future__ import annotations
+"""True-part: do the swapped cells show a part in which the two classes truly differ?"""
 
 from partswap.metrics.base import METRICS, EditMetric, Swap
 

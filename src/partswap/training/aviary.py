@@ -26,20 +26,11 @@ from partswap.grid import GridShape, resize_grid
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.shipped import STANDARDISE, build, normalise
 from partswap.models.small import SmallResNet, SmallVGG
-from partswap.progress import Track, no_progress
 
 console = Console()
 
 
-def train(
-    which: str,
-    out: Path,
-    *,
-    per_class: int = 200,
-    epochs: int | None = None,
-    seed: int = 0,
-    track: Track = no_progress,
-) -> float:
+def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = None, seed: int = 0) -> float:
     """Train one of the shipped networks and save it in half precision.
 
     Parameters
@@ -71,9 +62,9 @@ def train(
     images = _images(data)
     if isinstance(model, SmallVGG | SmallResNet):
         labels = torch.from_numpy(data.labels())
-        _fit_classifier(model, images, labels, epochs or (18 if which == "vgg" else 12), seed, track)
+        _fit_classifier(model, images, labels, epochs or (18 if which == "vgg" else 12), seed)
     else:
-        _fit_auxiliary(model, images, epochs or 8, seed, track)
+        _fit_auxiliary(model, images, epochs or 8, seed)
     model.eval()
     out.parent.mkdir(parents=True, exist_ok=True)
     half = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in model.state_dict().items()}
@@ -100,7 +91,6 @@ def _descend(
     peak: float,
     warm: float,
     decay: float,
-    track: Track,
 ) -> None:
     """Train a model and `more` parameters in one cycle of the learning rate.
 
@@ -113,24 +103,20 @@ def _descend(
     model.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     for epoch in range(epochs):
         order, total = torch.randperm(count, generator=generator), 0.0
-        with track(f"epoch {epoch + 1}/{epochs}", per_epoch) as advance:
-            for step, chosen in enumerate(order[: per_epoch * batch].split(batch)):
-                value = loss(chosen, (epoch * per_epoch + step) / steps)
-                optimiser.zero_grad()
-                value.backward()
-                optimiser.step()
-                schedule.step()
-                total += value.item()
-                advance(1)
+        for step, chosen in enumerate(order[: per_epoch * batch].split(batch)):
+            value = loss(chosen, (epoch * per_epoch + step) / steps)
+            optimiser.zero_grad()
+            value.backward()
+            optimiser.step()
+            schedule.step()
+            total += value.item()
         console.print(f"epoch {epoch + 1:3d}: loss {total / per_epoch:.3f}", highlight=False)
 
 
-def _fit_classifier(
-    model: SmallVGG | SmallResNet, images: Tensor, labels: Tensor, epochs: int, seed: int, track: Track
-) -> None:
+def _fit_classifier(model: SmallVGG | SmallResNet, images: Tensor, labels: Tensor, epochs: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    # A linear classifier on the mean of the cells coaches the features during training, and is thrown away: a
-    # flattened head alone takes long to teach them that a crown is a crown wherever it is.
+    # A linear classifier on the mean of the cells is trained beside the head and thrown away: a flattened head alone
+    # takes long to teach the features that a crown is a crown wherever it is.
     coach = nn.Linear(96, int(labels.max()) + 1)
 
     def loss(chosen: Tensor, _: float) -> Tensor:
@@ -146,7 +132,7 @@ def _fit_classifier(
         return own + 0.5 * coached
 
     _descend(model, list(coach.parameters()), loss, len(images), epochs, generator,
-             batch=64, peak=4e-3, warm=0.2, decay=0.05, track=track)  # fmt: skip
+             batch=64, peak=4e-3, warm=0.2, decay=0.05)  # fmt: skip
 
 
 def _shifted(pixels: Tensor, generator: torch.Generator, most: int = 20) -> Tensor:
@@ -166,9 +152,6 @@ def _accuracy(model: nn.Module) -> float:
     data = Aviary("test", per_class=20)
     found = torch.cat([model(normalise(x)).argmax(1) for x in _images(data).split(64)])
     return float((found == torch.from_numpy(data.labels())).float().mean())
-
-
-# -- the auxiliary --------------------------------------------------------------------------------------------------
 
 
 def _random_affine(count: int, generator: torch.Generator) -> Tensor:
@@ -192,7 +175,7 @@ def _warp(x: Tensor, to_image: Tensor, size: int = 160) -> Tensor:
 
 
 def _recolour(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Change the colours of [0, 1] images beyond recognition, so that only shape and place say what a part is."""
+    """Change the colours of [0, 1] images so much that only shape and place identify a part."""
     n = len(x)
     mixed = torch.stack([image[torch.randperm(3, generator=generator)] for image in x])
     grey = x.mean(1, keepdim=True).expand_as(x)
@@ -205,11 +188,11 @@ def _recolour(x: Tensor, generator: torch.Generator) -> Tensor:
     return ((mixed - 0.5) * gain + 0.5 + lift).clamp(0, 1)
 
 
-def _fit_auxiliary(model: nn.Module, images: Tensor, epochs: int, seed: int, track: Track) -> None:
+def _fit_auxiliary(model: nn.Module, images: Tensor, epochs: int, seed: int) -> None:
     """Contrast cells within an image, and agree on shared prototypes across images.
 
-    The first says that a head is not a tail in this image; the second (swapped assignments with equal use of all
-    prototypes, as in SwAV, per cell) makes one head like the next without ever pushing two heads apart.
+    The first keeps the head of an image apart from its tail. The second (swapped assignments with equal use of all
+    prototypes, as in SwAV, per cell) makes the heads of different images alike and never pushes two of them apart.
     """
     generator = torch.Generator().manual_seed(seed)
     prototypes = nn.Parameter(F.normalize(torch.randn(96, 64, generator=generator), dim=1))
@@ -225,7 +208,7 @@ def _fit_auxiliary(model: nn.Module, images: Tensor, epochs: int, seed: int, tra
         return contrast + min(1.0, done / 0.25) * cluster  # prototypes only mean something once cells do
 
     _descend(model, [prototypes], loss, len(images), epochs, generator,
-             batch=32, peak=2e-3, warm=0.15, decay=0.02, track=track)  # fmt: skip
+             batch=32, peak=2e-3, warm=0.15, decay=0.02)  # fmt: skip
 
 
 def _auxiliary_losses(

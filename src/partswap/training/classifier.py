@@ -1,4 +1,4 @@
-"""``partswap train classifier``: fine-tune a network on a data set, all of it or what lies behind a frozen trunk."""
+"""``partswap train classifier``: fine-tune a network on a data set, all of it or the part behind a frozen trunk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partswap.training.loop import Recipe, at_lr, search_lr
 from partswap.training.plan import Plan
 from partswap.training.session import Session, finish, finished, settings_of
 
-#: What ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
+#: The rates that ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
 LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4, 1e-3)}
 
 
@@ -44,7 +44,7 @@ def train_classifier(
     console: Console | None = None,
     accelerator: Any = None,
 ) -> Classifier:
-    """Train a classifier, save it to `out` and return it; a second call goes on, or returns what is there.
+    """Train a classifier, save it to `out` and return it; a second call resumes, or returns the result.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def train_classifier(
     if done is not None:
         console.print(f"{out} is finished: {done.record['accuracy']:.1%} right", highlight=False)
         return done
-    session = _Session(train, plan, recipe, default_device() if accelerator is None else accelerator.device,
-                       cache=cache, track=track)  # fmt: skip
+    device = default_device() if accelerator is None else accelerator.device
+    session = _Session(train, plan, recipe, device, cache=cache, track=track)
     if search:
         recipe = at_lr(recipe, _found_lr(out) or _find_lr(session, train, settings, console))
     record = session.fit(train, recipe, settings, out, console=console, accelerator=accelerator)
@@ -86,14 +86,7 @@ class _Session(Session):
     """A classifier and the images it learns from."""
 
     def __init__(
-        self,
-        train: Dataset,
-        plan: Plan,
-        recipe: Recipe,
-        device: torch.device,
-        *,
-        cache: Path | None,
-        track: Track,
+        self, train: Dataset, plan: Plan, recipe: Recipe, device: torch.device, *, cache: Path | None, track: Track
     ) -> None:
         torch.manual_seed(recipe.seed)
         self.model, random = plan.begin(device, classes=len(train.classes))
@@ -156,12 +149,10 @@ def _find_lr(session: _Session, train: Dataset, settings: Mapping[str, Any], con
             session.fit(rest, short, settings, Path(folder), console=Console(quiet=True))
         return session.accuracy(judged)
 
-    best = search_lr(
-        LEARNING_RATES[recipe.optimizer],
-        recipe,
-        trial,
-        on_trial=lambda lr, score: console.print(f"learning rate {lr:g}: {score:.1%} after one epoch", highlight=False),
-    )
+    def say(lr: float, score: float) -> None:
+        console.print(f"learning rate {lr:g}: {score:.1%} after one epoch", highlight=False)
+
+    best = search_lr(LEARNING_RATES[recipe.optimizer], recipe, trial, on_trial=say)
     session.part.load_state_dict(before)
     console.print(f"learning rate {best:g}", highlight=False)
     return best
@@ -170,8 +161,7 @@ def _find_lr(session: _Session, train: Dataset, settings: Mapping[str, Any], con
 def start_pooled(model: nn.Module, new: Sequence[str], size: int) -> None:
     """Let new linear layers that read a whole grid start with the same weights in every cell.
 
-    With few images that is a better place to start from than a weight of its own for every channel of every cell: what
-    is learned about a cell at first holds for all.
+    With few images that is a better start than separate weights: what is learned about one cell holds for all at first.
     """
     grids: list[torch.Size] = []
     read: dict[nn.Linear, torch.Size] = {}

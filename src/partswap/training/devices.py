@@ -25,21 +25,16 @@ def launch(processes: int, function: Callable[[Any], None]) -> None:
     elif processes == 1:
         function(None)
     elif torch.cuda.device_count() >= processes:
-        _accelerate().notebook_launcher(_Process(function, cpu=False), num_processes=processes)
+        _accelerate().notebook_launcher(_run, (function, False), num_processes=processes)
     else:
-        _accelerate().debug_launcher(_Process(function, cpu=True), num_processes=processes)
+        _accelerate().debug_launcher(_run, (function, True), num_processes=processes)
 
 
-class _Process:
-    """What runs in each process."""
-
-    def __init__(self, function: Callable[[Any], None], *, cpu: bool) -> None:
-        self.function, self.cpu = function, cpu
-
-    def __call__(self) -> None:
-        if self.cpu:
-            torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("WORLD_SIZE", "1"))))
-        self.function(_accelerate().Accelerator(cpu=self.cpu))
+def _run(function: Callable[[Any], None], cpu: bool) -> None:
+    """Call a function in one of several processes."""
+    if cpu:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("WORLD_SIZE", "1"))))
+    function(_accelerate().Accelerator(cpu=cpu))
 
 
 def main_first(accelerator: Any) -> AbstractContextManager[Any]:

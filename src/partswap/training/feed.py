@@ -1,11 +1,10 @@
-"""What training feeds on: augmented images, or the frozen trunk's output for a few views of each image, from disk."""
+"""Inputs of training: augmented images, or the frozen trunk's output for a few views of each image, from disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,101 +38,35 @@ class Views:
         Size, mean and standard deviation; the geometry of view 0.
     seed : int
         For the random views.
-    scale : float
-        Smallest share of the image's area that a random view shows.
     """
 
-    def __init__(self, data: Dataset, preprocess: Preprocess, *, seed: int = 0, scale: float = 0.4) -> None:
+    def __init__(self, data: Dataset, preprocess: Preprocess, *, seed: int = 0) -> None:
         self.data, self.preprocess, self.seed = data, preprocess, seed
-        self.random = RandomView(preprocess.size, scale=(scale, 1.0), flip=True)
+        self.random = RandomView(preprocess.size, scale=(0.4, 1.0), flip=True)
 
-    def sample(self, index: int, view: int, *, annotations: bool = True) -> Sample:
+    def sample(self, index: int, view: int) -> Sample:
         """Return one view of one image; keypoints and masks go with it."""
-        bare = None if annotations else Sample(str(index), self.data.image(index), self.data.label(index))
-        sample = bare or self.data[index]
+        return self._seen(self.data[index], index, view)
+
+    def tensor(self, index: int, view: int) -> Tensor:
+        """Return one view as a network's input."""
+        bare = Sample(str(index), self.data.image(index), self.data.label(index))
+        return self.preprocess.tensor(self._seen(bare, index, view).image)
+
+    def _seen(self, sample: Sample, index: int, view: int) -> Sample:
         if view == 0:
             return on_canvas(sample, self.preprocess)
         return self.random(sample, step_seed(self.seed, 2, index, view))
 
-    def tensor(self, index: int, view: int) -> Tensor:
-        """Return one view as a network's input."""
-        return self.preprocess.tensor(self.sample(index, view, annotations=False).image)
-
-
-class FrozenViews:
-    """The output of a frozen trunk for some views of every image, on disk, one store per view.
-
-    Parameters
-    ----------
-    views : Views
-        Of which images.
-    cut : Cut
-        The network, cut where it is frozen.
-    count : int
-        How many views of each image.
-    """
-
-    def __init__(
-        self,
-        views: Views,
-        cut: Cut,
-        count: int,
-        *,
-        cache: Path | None = None,
-        precision: str = "float32",
-        track: Track = no_progress,
-    ) -> None:
-        self.views, self.cut, self.precision = views, cut, precision
-        self._device = device_of(cut.features)
-        key = {
-            "what": "a view behind a frozen trunk",
-            "data": views.data.fingerprint(),
-            "split": views.data.split,
-            "trunk": model_fingerprint(cut.features),
-            "layer": cut.layer,
-            "precision": precision,
-        }
-        self.arrays = [self._view(number, key, cache or default_cache(), track) for number in range(count)]
-
-    def rows(self, images: Sequence[int], numbers: Sequence[int]) -> tuple[Tensor, ...]:
-        """Return the trunk's output for one view of each of some images, single precision."""
-        kept = [[array[i] for array in self.arrays[v]] for i, v in zip(images, numbers, strict=True)]
-        return tuple(torch.from_numpy(np.stack(rows).astype(np.float32)) for rows in zip(*kept, strict=True))
-
-    def _view(self, number: int, key: Mapping[str, Any], cache: Path, track: Track) -> list[NDArray[np.float16]]:
-        views = self.views
-        # Random views do not depend on the geometry of the test-time one.
-        usual = views.preprocess if number == 0 else replace(views.preprocess, resize=None)
-        which = [number, *([] if number == 0 else [views.seed, repr(views.random)])]
-        full = {**key, "preprocess": usual.key(), "view": which}
-        store = Store(cache, f"trunk-{self.cut.layer}-{number}", full, len(views.data))
-        title = f"{self.cut.layer} {views.data.split} {number}"
-        fill(store, lambda index: views.tensor(index, number), self._compute, title, track)
-        return [store.array(name) for name in ("grids", "contexts") if name in store.names]
-
-    def _compute(self, inputs: Tensor) -> dict[str, Tensor]:
-        with autocast(self.precision, self._device):
-            return halved_grids(self.cut.features(inputs.to(self._device)), "the frozen trunk")
-
 
 @dataclass(frozen=True)
 class Meal:
-    """What a network gets in one step.
+    """The inputs of one step."""
 
-    Attributes
-    ----------
-    inputs : tuple of Tensor
-        Images, or what the frozen trunk made of them.
-    images, views : list of int
-        Which images, and which view of each.
-    flipped : Tensor
-        ``(n,)`` bool: inputs that were mirrored after the view was taken.
-    """
-
-    inputs: tuple[Tensor, ...]
-    images: list[int]
-    views: list[int]
-    flipped: Tensor
+    inputs: tuple[Tensor, ...]  #: Images, or the frozen trunk's output.
+    images: list[int]  #: Which images.
+    views: list[int]  #: Which view of each.
+    flipped: Tensor  #: ``(n,)`` bool: inputs that were mirrored after the view was taken.
 
 
 class Feed:
@@ -162,16 +95,17 @@ class Feed:
     ) -> None:
         self.preprocess, self.trunk, self.count, self.seed = preprocess, trunk, views, seed
         self.cache, self.precision, self.track = cache, precision, track
-        self._frozen: dict[tuple[int, int], FrozenViews] = {}  # by data set and number of views
+        #: The trunk's output by data set and number of views; the data set is kept so that its id stays its own.
+        self._kept: dict[tuple[int, int], tuple[Dataset, list[list[NDArray[np.float16]]]]] = {}
 
     def views(self, data: Dataset) -> Views:
         """Return the views of a data set."""
         return Views(data, self.preprocess, seed=self.seed)
 
     def prepare(self, data: Dataset) -> None:
-        """Compute what training on a data set will need, if anything."""
+        """Compute the trunk's output for a data set, if there is a trunk."""
         if self.trunk is not None:
-            self._rows(data, self.count)
+            self._rows(data, self.trunk, self.count)
 
     def epoch(self, data: Dataset, batch: int, epoch: int, first: int) -> Iterator[Meal]:
         """Yield an epoch from step `first`: every image once, a random view of it."""
@@ -179,15 +113,12 @@ class Feed:
         chunks = [order[start : start + batch] for start in range(first * batch, len(order), batch)]
         if self.trunk is None:
             # View numbers from 1 on are random; each epoch has its own.
-            views = self.views(data)
-            for chosen, inputs in zip(chunks, prefetch(chunks, lambda i: views.tensor(i, 1 + epoch)), strict=True):
-                unflipped = torch.zeros(len(chosen), dtype=torch.bool)
-                yield Meal((inputs,), chosen, [1 + epoch] * len(chosen), unflipped)
+            yield from self._from_images(data, chunks, 1 + epoch)
             return
-        rows = self._rows(data, self.count)
+        rows = self._rows(data, self.trunk, self.count)
         for step, chosen in enumerate(chunks, first):
             rng = np.random.default_rng((self.seed, 3, epoch, step))
-            numbers = [int(v) for v in rng.integers(self.count, size=len(chosen))]
+            numbers = rng.integers(self.count, size=len(chosen)).tolist()
             kept = rows(chosen, numbers)
             # Tokens beside the grid know left from right, and a mirrored grid would contradict them.
             flipped = torch.from_numpy(rng.random(len(chosen)) < 0.5) & (len(kept) == 1)
@@ -198,23 +129,61 @@ class Feed:
         """Yield every image in order, as it is at test time."""
         chunks = [list(range(start, min(start + batch, len(data)))) for start in range(0, len(data), batch)]
         if self.trunk is None:
-            views = self.views(data)
-            inputs: Iterator[tuple[Tensor, ...]] = ((x,) for x in prefetch(chunks, lambda i: views.tensor(i, 0)))
-        else:
-            rows = self._rows(data, 1)
-            inputs = (rows(chunk, [0] * len(chunk)) for chunk in chunks)
-        for chunk, given in zip(chunks, inputs, strict=True):
-            yield Meal(given, chunk, [0] * len(chunk), torch.zeros(len(chunk), dtype=torch.bool))
+            yield from self._from_images(data, chunks, 0)
+            return
+        rows = self._rows(data, self.trunk, 1)
+        for chunk in chunks:
+            yield _unflipped(rows(chunk, [0] * len(chunk)), chunk, 0)
 
-    def _rows(self, data: Dataset, count: int) -> Rows:
-        """Return what gives the trunk's output for some images and the view of each."""
-        assert self.trunk is not None
-        if isinstance(data, Subset) and (whole := self._frozen.get((id(data.data), self.count))) is not None:
-            indices = data.indices  # what was kept of the whole serves its parts
-            return lambda images, numbers: whole.rows([indices[i] for i in images], numbers)
+    def _from_images(self, data: Dataset, chunks: list[list[int]], view: int) -> Iterator[Meal]:
+        views = self.views(data)
+        for chunk, inputs in zip(chunks, prefetch(chunks, lambda i: views.tensor(i, view)), strict=True):
+            yield _unflipped((inputs,), chunk, view)
+
+    def _rows(self, data: Dataset, trunk: Cut, count: int) -> Rows:
+        """Return a function that gives the trunk's output, in single precision, for some images and a view of each."""
+        indices: Sequence[int] = range(len(data))
+        if isinstance(data, Subset) and (id(data.data), self.count) in self._kept:
+            indices, count, data = data.indices, self.count, data.data  # the whole's rows serve its parts
         at = (id(data), count)
-        if at not in self._frozen:
-            self._frozen[at] = FrozenViews(
-                self.views(data), self.trunk, count, cache=self.cache, precision=self.precision, track=self.track
-            )
-        return self._frozen[at].rows
+        if at not in self._kept:
+            self._kept[at] = data, self._arrays(self.views(data), trunk, count)
+        arrays = self._kept[at][1]
+
+        def rows(images: Sequence[int], numbers: Sequence[int]) -> tuple[Tensor, ...]:
+            kept = [[array[indices[i]] for array in arrays[v]] for i, v in zip(images, numbers, strict=True)]
+            return tuple(torch.from_numpy(np.stack(each).astype(np.float32)) for each in zip(*kept, strict=True))
+
+        return rows
+
+    def _arrays(self, views: Views, trunk: Cut, count: int) -> list[list[NDArray[np.float16]]]:
+        """Return the trunk's output for `count` views of every image, on disk, one store per view."""
+        device = device_of(trunk.features)
+        key = {
+            "what": "a view behind a frozen trunk",
+            "data": views.data.fingerprint(),
+            "split": views.data.split,
+            "trunk": model_fingerprint(trunk.features),
+            "layer": trunk.layer,
+            "precision": self.precision,
+        }
+
+        def compute(inputs: Tensor) -> dict[str, Tensor]:
+            with autocast(self.precision, device):
+                return halved_grids(trunk.features(inputs.to(device)), "the frozen trunk")
+
+        def stored(view: int) -> list[NDArray[np.float16]]:
+            # Random views do not depend on the geometry of the test-time one.
+            usual = views.preprocess if view == 0 else replace(views.preprocess, resize=None)
+            which = [view, *([] if view == 0 else [views.seed, repr(views.random)])]
+            full = {**key, "preprocess": usual.key(), "view": which}
+            store = Store(self.cache or default_cache(), f"trunk-{trunk.layer}-{view}", full, len(views.data))
+            title = f"{trunk.layer} {views.data.split} {view}"
+            fill(store, lambda index: views.tensor(index, view), compute, title, self.track)
+            return [store.array(name) for name in ("grids", "contexts") if name in store.names]
+
+        return [stored(view) for view in range(count)]
+
+
+def _unflipped(inputs: tuple[Tensor, ...], images: list[int], view: int) -> Meal:
+    return Meal(inputs, images, [view] * len(images), torch.zeros(len(images), dtype=torch.bool))

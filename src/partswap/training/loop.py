@@ -1,14 +1,15 @@
-"""The training loop: the paper's recipe, checkpoints that survive a kill, and the same result either way.
+"""The training loop: the paper's recipe, and checkpoints that survive a kill.
 
 Every random number of a step is drawn from (seed, epoch, step), and the learning rate is a function of the step, so a
-run that goes on from a checkpoint takes the very steps it would have taken.
+training that goes on from a checkpoint gives the weights of one that was never stopped.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from math import cos, pi
 from pathlib import Path
@@ -16,8 +17,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
@@ -33,43 +33,21 @@ Batches = Callable[[int, int], Iterable[Batch]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train; the defaults are the paper's.
+    """How to train; the defaults are the paper's."""
 
-    Attributes
-    ----------
-    epochs, batch : int
-        Passes over the data and images per step.
-    lr, new_lr : float
-        Learning rate, and that of layers which start from random numbers (the same if None).
-    momentum, weight_decay : float
-        Of stochastic gradient descent.
-    optimizer : {"sgd", "adamw"}
-        Which one.
-    schedule : {"steps", "cosine"}
-        A tenth after 70 % and again after 90 % of all steps, or warm-up and half a cosine.
-    label_smoothing : float
-        Share of the target's probability that is spread over all classes.
-    mixup : float
-        Parameter of the Beta distribution by which pairs of inputs and their targets are mixed; 0 mixes none.
-    precision : {"float32", "bfloat16"}
-        Of forward and backward passes; weights stay in float32.
-    seed : int
-        For order, augmentation, dropout and new layers.
-    """
-
-    epochs: int = 100
-    batch: int = 32
-    lr: float = 0.01
-    new_lr: float | None = None
-    momentum: float = 0.9
+    epochs: int = 100  #: Passes over the data.
+    batch: int = 32  #: Images per step.
+    lr: float = 0.01  #: Learning rate.
+    new_lr: float | None = None  #: That of layers which start from random numbers; the same if None.
+    momentum: float = 0.9  #: Of stochastic gradient descent.
     weight_decay: float = 1e-4
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    schedule: Literal["steps", "cosine"] = "steps"
-    milestones: tuple[float, float] = (0.7, 0.9)
-    label_smoothing: float = 0.0
-    mixup: float = 0.0
-    precision: Precision = "float32"
-    seed: int = 0
+    schedule: Literal["steps", "cosine"] = "steps"  #: A tenth after each milestone, or warm-up and half a cosine.
+    milestones: tuple[float, float] = (0.7, 0.9)  #: Shares of all steps.
+    label_smoothing: float = 0.0  #: Share of the target's probability that is spread over all classes.
+    mixup: float = 0.0  #: Parameter of the Beta distribution by which pairs of images are mixed; 0 mixes none.
+    precision: Precision = "float32"  #: Of forward and backward passes; weights stay in float32.
+    seed: int = 0  #: For order, augmentation, dropout and new layers.
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.lr <= 0 or self.seed < 0:
@@ -94,19 +72,11 @@ class Recipe:
 
 @dataclass
 class Progress:
-    """How far a training is.
+    """How far a training is."""
 
-    Attributes
-    ----------
-    epoch, step : int
-        Finished epochs, and finished steps of the one under way.
-    history : list of dict
-        One entry per finished epoch: loss and seconds.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
+    epoch: int = 0  #: Finished epochs.
+    step: int = 0  #: Finished steps of the epoch under way.
+    history: list[dict[str, float]] = field(default_factory=list)  #: Loss and seconds of each finished epoch.
 
 
 def step_seed(seed: int, *where: int) -> int:
@@ -171,7 +141,10 @@ def fit(
     if not trained:
         raise SettingError("there is nothing to train: every layer is frozen.", "Freeze up to an earlier layer.")
     optimiser = _optimiser(trained, new, recipe)
-    with _only_trainer(folder, main):
+    with locked(folder, wait=False) if main else nullcontext() as ours:
+        if ours is False:
+            fix = "Wait for it, or choose another folder (--out)."
+            raise PartswapError(f"another process is training in {folder}.", fix)
         settings = plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
         progress = _resume(model, optimiser, folder, settings)
         runner = model
@@ -180,7 +153,8 @@ def fit(
         bases = [group["lr"] for group in optimiser.param_groups]
         last = time.monotonic()
         for epoch in range(progress.epoch, recipe.epochs):
-            _learn(model)
+            for module in model.modules():
+                module.training = True  # model.train() leaves what was cut from a network in eval mode
             for module in frozen:
                 module.eval()
             total, seen, begun = 0.0, 0, time.monotonic()
@@ -238,53 +212,27 @@ def search_lr(
     on_trial: Callable[[float, float], None] | None = None,
 ) -> float:
     """Return the learning rate whose short trial scores best (the lower one of equals)."""
-    best, best_score = None, -1.0
+    if not candidates:
+        raise SettingError("there is no learning rate to try.", "Give at least one.")
+    scores = {}
     for lr in sorted(candidates):
         try:
-            score = trial(at_lr(recipe, lr))
+            scores[lr] = trial(at_lr(recipe, lr))
         except NonFiniteError:
-            score = 0.0  # diverged
+            scores[lr] = 0.0  # diverged
         if on_trial is not None:
-            on_trial(lr, score)
-        if score > best_score:
-            best, best_score = lr, score
-    if best is None:
-        raise SettingError("there is no learning rate to try.", "Give at least one.")
-    return best
-
-
-# -- helpers --------------------------------------------------------------------------------------------------------
+            on_trial(lr, scores[lr])
+    return max(scores, key=scores.__getitem__)
 
 
 def _optimiser(trained: list[nn.Parameter], new: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
     fresh = {id(p) for p in new}
-    groups = [{"params": [p for p in trained if id(p) not in fresh], "lr": recipe.lr}]
-    groups += [{"params": [p for p in trained if id(p) in fresh], "lr": recipe.new_lr or recipe.lr}]
+    old, young = ([p for p in trained if (id(p) in fresh) == is_new] for is_new in (False, True))
+    groups = [{"params": old, "lr": recipe.lr}, {"params": young, "lr": recipe.new_lr or recipe.lr}]
     groups = [group for group in groups if group["params"]]
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
     return torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
-
-
-@contextmanager
-def _only_trainer(folder: Path, main: bool) -> Iterator[None]:
-    """Let one training at a time write to a folder; of several processes of one training the first does."""
-    with locked(folder, wait=False) if main else nullcontext() as ours:
-        if ours is False:
-            raise PartswapError(
-                f"another process is training in {folder}.", "Wait for it, or choose another folder (--out)."
-            )
-        yield
-
-
-def _learn(model: nn.Module) -> None:
-    """Put every module into training mode.
-
-    Not by ``model.train()``: what was cut from a network stays in eval mode when told so, and its dropout would never
-    drop anything.
-    """
-    for module in model.modules():
-        module.training = True
 
 
 def _share(inputs: Any, targets: Tensor, model: nn.Module, accelerator: Any) -> tuple[tuple[Any, ...], Tensor]:
@@ -297,11 +245,7 @@ def _share(inputs: Any, targets: Tensor, model: nn.Module, accelerator: Any) -> 
 
 def plain(value: Any) -> Any:
     """Return settings as JSON would give them back, to compare with."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return value
+    return json.loads(json.dumps(value))
 
 
 def _tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
@@ -338,14 +282,13 @@ def _resume(model: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, se
         raise FileFormatError(f"{checkpoint} is gone.", f"Delete {folder} to begin again.")
     model_state: dict[str, Tensor] = {}
     optimiser_state: dict[int, dict[str, Tensor]] = {}
-    with safe_open(checkpoint, "pt") as file:
-        for key in file.keys():  # noqa: SIM118, not a dict
-            kind, _, rest = key.partition("/")
-            if kind == "model":
-                model_state[rest] = file.get_tensor(key)
-            else:
-                index, _, name = rest.partition("/")
-                optimiser_state.setdefault(int(index), {})[name] = file.get_tensor(key)
+    for key, tensor in load_file(checkpoint).items():
+        kind, _, rest = key.partition("/")
+        if kind == "model":
+            model_state[rest] = tensor
+        else:
+            index, _, name = rest.partition("/")
+            optimiser_state.setdefault(int(index), {})[name] = tensor
     model.load_state_dict(model_state)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": optimiser_state})
     return Progress(saved["epoch"], saved["step"], saved["history"])

@@ -52,7 +52,7 @@ def train_parts(
     track: Track = no_progress,
     console: Console | None = None,
 ) -> Detector:
-    """Train a parts detector, save it to `out` and return it; a second call goes on, or returns what is there.
+    """Train a parts detector, save it to `out` and return it; a second call resumes, or returns the result.
 
     The loss is the cross-entropy on cells that hold a keypoint; where a cell holds several parts they share the
     target. The score is the mean average precision over parts, on such cells of the test images.
@@ -89,7 +89,7 @@ class _Session(Session):
         self.model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
         self.model.to(default_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
         flat = _Flat(self.model)
-        # The trunk as the classifier has it: what was computed for training one serves the other.
+        # The same trunk as the classifier's, so that they share cached features.
         trunk = plan.trunk(base)
         part = flat if trunk is None else _behind(flat, trunk, preprocess.size)
         new = list(self.model.classify.parameters())
@@ -97,7 +97,7 @@ class _Session(Session):
         self._targets: dict[tuple[int, int, int], Tensor] = {}
 
     def targets(self, data: Dataset, meal: Meal) -> Tensor:
-        """Return which parts each cell of what is fed holds, ``(n, parts, h, w)``."""
+        """Return which parts each cell of the inputs holds, ``(n, parts, h, w)``."""
         views = self.feed.views(data)
         found = []
         for index, view in zip(meal.images, meal.views, strict=True):
@@ -128,7 +128,7 @@ class _Session(Session):
 
 
 def _behind(flat: _Flat, trunk: Cut, size: int) -> nn.Module:
-    """Return what of a detector lies behind a classifier's frozen layer."""
+    """Return the part of a detector behind a classifier's frozen layer."""
     backbone = flat.detector.backbone
     # The backbone is a flat graph: the layer's output is that of the last module inside it.
     inside = [
@@ -150,9 +150,8 @@ def _behind(flat: _Flat, trunk: Cut, size: int) -> nn.Module:
 
 def part_targets(sample: Sample, parts: Sequence[str], grid: GridShape) -> Tensor:
     """Return which parts have a keypoint in each cell, ``(parts, h, w)`` bool; none at all without annotations."""
-    found = cell_facts(sample, grid).keypoints
     targets = torch.zeros(len(parts), grid.cells, dtype=torch.bool)
-    for cell, held in enumerate(found or ()):
+    for cell, held in enumerate(cell_facts(sample, grid).keypoints or ()):
         for part in held:
             targets[list(parts).index(part), cell] = True
     return targets.reshape(len(parts), grid.h, grid.w)

@@ -1,4 +1,4 @@
-"""What to train: a network, the weights it starts from, and what of it stays as it is."""
+"""What to train: a network, the weights it starts from, and the layers that stay frozen."""
 
 from __future__ import annotations
 
@@ -18,36 +18,19 @@ from partswap.models.zoo import load_model
 
 @dataclass(frozen=True)
 class Plan:
-    """What to train.
+    """What to train."""
 
-    Attributes
-    ----------
-    architecture : str
-        A name from the zoo.
-    start : str or None
-        A file, "default" for the official ImageNet weights, or None to start from random numbers.
-    freeze : str or None
-        The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
-    views : int
-        How many views of each training image are kept behind the frozen layer.
-    freeze_norm : bool
-        Whether batch norm keeps the statistics it started with, as it should with small batches.
-    resize : int or None
-        Short side of the image before the centre is cropped; what the network usually has if None.
-    pooled : bool
-        Whether a new linear layer that reads a whole grid starts as if it read the grid's average.
-    """
-
-    architecture: str
-    start: str | None = "default"
+    architecture: str  #: A name from the zoo.
+    start: str | None = "default"  #: A file, "default" (official ImageNet weights), or None (random numbers).
+    #: The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
     freeze: str | None = None
-    views: int = 4
-    freeze_norm: bool = True
-    resize: int | None = None
-    pooled: bool = False
+    views: int = 4  #: How many views of each training image are kept behind the frozen layer.
+    freeze_norm: bool = True  #: Whether batch norm keeps the statistics it started with, as small batches need.
+    resize: int | None = None  #: Short side of the image before the centre is cropped; None: the network's usual one.
+    pooled: bool = False  #: Whether a new linear layer on a whole grid starts as if it read the grid's average.
 
     def begin(self, device: torch.device, *, classes: int | None = None) -> tuple[nn.Module, list[str]]:
-        """Return the network as it starts, and the names of what starts from random numbers."""
+        """Return the network as it starts, and the names of the parameters that start from random numbers."""
         model = load_model(self.architecture, classes=classes)
         if self.start is None:
             random = [name for name, _ in model.named_parameters()]
@@ -73,7 +56,7 @@ class Plan:
 
 
 def cut_for_training(model: nn.Module, layer: str, size: int) -> Cut:
-    """Return a network cut where it is frozen; ``head.body`` is what can be trained."""
+    """Return a network cut where it is frozen; ``head.body`` can be trained."""
     cut = cut_network(model, layer, probe=torch.randn(2, 3, size, size, device=device_of(model)))
     if cut.route != "fx":
         raise SettingError(

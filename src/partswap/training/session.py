@@ -1,4 +1,4 @@
-"""What every training is: a network that learns from a data set, a folder to go on from, and what is left in it."""
+"""What every training shares: a network, its data set, and a folder to resume from and to save to."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from partswap.training.plan import Plan
 
 
 class Session(ABC):
-    """A network and what it learns from; a subclass says what it should answer and how far off an answer is.
+    """A network and its inputs; a subclass defines targets and loss.
 
     Parameters
     ----------
     part : nn.Module
-        What is trained: a whole network, or what of it lies behind `trunk`.
+        What is trained: a whole network, or the part of it behind `trunk`.
     trunk : Cut or None
         The network cut where it is frozen, None to train from images.
     preprocess : Preprocess
@@ -63,11 +63,11 @@ class Session(ABC):
 
     @abstractmethod
     def targets(self, data: Dataset, meal: Meal) -> Tensor:
-        """Return what the network should answer to what it is fed."""
+        """Return the targets of some inputs."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return how far off the answers are, a scalar."""
+        """Return the loss, a scalar."""
 
     def batches(self, data: Dataset, epoch: int, first: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
         """Yield inputs and targets of an epoch, from step `first` on."""
@@ -84,7 +84,7 @@ class Session(ABC):
         console: Console,
         accelerator: Any = None,
     ) -> dict[str, Any]:
-        """Train, going on from the folder's checkpoint if there is one; return how, for the record."""
+        """Train, resuming from the folder's checkpoint if there is one; return the record."""
         with main_first(accelerator):
             self.feed.prepare(data)
         norms = [m for m in self.part.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
@@ -106,7 +106,7 @@ class Session(ABC):
 
     @torch.no_grad()
     def outputs(self, data: Dataset) -> Iterator[tuple[Meal, Tensor]]:
-        """Yield what the network answers to every image, in order, as it is at test time."""
+        """Yield the network's outputs for every image, in order, as it is at test time."""
         self.part.eval()
         device = device_of(self.part)
         for meal in self.feed.test(data):
@@ -116,7 +116,7 @@ class Session(ABC):
 
 
 def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:
-    """Return what prints one line per epoch."""
+    """Return a function that prints one line per epoch."""
 
     def say(epoch: int, entry: Mapping[str, float]) -> None:
         console.print(f"epoch {epoch + 1:3d}: loss {entry['loss']:.3f}, {entry['seconds']:.0f} s", highlight=False)
@@ -125,14 +125,14 @@ def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:
 
 
 def settings_of(plan: Plan, data: Dataset, **more: Any) -> dict[str, Any]:
-    """Return what a result depends on, besides the recipe."""
+    """Return the settings that a result depends on, besides the recipe."""
     return {"plan": asdict(plan), "data": data.fingerprint(), **more}
 
 
 def finished(
     kind: type[T], out: Path, recipe: Recipe, settings: Mapping[str, Any], *, searched: bool = False
 ) -> T | None:
-    """Return what a finished training left in a folder, None if none did.
+    """Return the result of a finished training in a folder, None if there is none.
 
     It is an error if the training was another one: other settings, or another recipe (but for the learning rate if it
     was searched for).
@@ -152,7 +152,7 @@ def finished(
 
 
 def finish(made: Trained, out: Path, accelerator: Any = None) -> None:
-    """Save what was trained, and remove what only an unfinished training needs."""
+    """Save the result, and remove the checkpoints."""
     if accelerator is not None and not accelerator.is_main_process:
         return
     save_trained(made, out)

@@ -1,1 +1,1 @@
-"""Caring for data sets: getting archives, checking what is on disk, looking at it."""
+"""Care for data sets: get archives, check files, draw contact sheets."""

@@ -1,4 +1,4 @@
-"""Getting data sets: downloading official archives, unpacking archives without trusting them."""
+"""Get data sets: download official archives, unpack archives safely."""
 
 from __future__ import annotations
 
@@ -62,7 +62,12 @@ def get(
         files = [Path(file) for file in ([archive] if isinstance(archive, str | Path) else archive)]
         sums = {official.file: official.md5 for official in officials}
         for file in files:  # all of them before the first is unpacked
-            _check_sum(file, sums.get(file.name), quiet)
+            md5 = sums.get(file.name)
+            if md5 is not None and file.is_file() and (found := _md5(file, quiet)) != md5:
+                raise DataError(
+                    f"{file} has the checksum {found}, the official archive of that name {md5}.",
+                    "Download it again; if it is meant to be another file, rename it.",
+                )
         return [made for file in files for made in unpack(file, into, quiet=quiet)]
     if not officials:
         known = [each for each in DATASETS if DATASETS.get(each).archives]
@@ -78,21 +83,10 @@ def get(
 
 
 def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = False) -> Path:
-    """Download a file; what is at `to` in the end is all of it.
+    """Download a file to `to`, which exists only once it is whole; a file with another checksum is removed.
 
     The download goes to ``<to>.part``. If it breaks off and the checksum is known, the next call goes on where it
     stopped.
-
-    Parameters
-    ----------
-    url : str
-        Where it is.
-    to : str or Path
-        What to call it.
-    md5 : str, optional
-        Its checksum; a file that has another is removed.
-    quiet : bool
-        Whether to leave out the progress bar.
     """
     to = Path(to)
     if to.exists() and (md5 is None or _md5(to, quiet) == md5):
@@ -100,7 +94,7 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(to.name + ".part")
     if md5 is None:
-        part.unlink(missing_ok=True)  # without a checksum nobody can tell whether the halves belong together
+        part.unlink(missing_ok=True)  # without a checksum the halves may be of different files
     try:
         _download(url, part, quiet)
     except NETWORK as error:
@@ -118,20 +112,10 @@ def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = Fal
 
 
 def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> list[str]:
-    """Unpack a .tar, .tar.gz, .tgz or .zip that nobody needs to trust; return the names it made in `into`.
+    """Unpack an untrusted .tar, .tar.gz, .tgz or .zip; return the names it made in the folder `into`.
 
-    Nothing is written outside `into`, and what it makes there appears only once it is whole: until then it lies in
-    a hidden folder, and what a killed process left in such a folder is removed. Names that exist already are not
-    touched: that is an error.
-
-    Parameters
-    ----------
-    archive : str or Path
-        The file.
-    into : str or Path
-        The folder; it is made if need be.
-    quiet : bool
-        Whether to leave out the progress bar.
+    Nothing is written outside `into`, and names appear there only once all is unpacked: until then they lie in a
+    hidden folder. Such folders of killed processes are removed. A name that exists already is an error.
     """
     archive, into = Path(archive), Path(into)
     if not archive.is_file():
@@ -145,8 +129,7 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
             with _progress(quiet) as progress:
                 (_unpack_zip if is_zip else _unpack_tar)(archive, hidden, into, progress)
         except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
-            problem = f"{archive} is damaged or not an archive ({error})."
-            raise DataError(problem, "Download it again.") from error
+            raise DataError(f"{archive} is damaged or not an archive ({error}).", "Download it again.") from error
         made = sorted(path.name for path in hidden.iterdir())
         for name in made:
             os.replace(hidden / name, into / name)
@@ -155,7 +138,7 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
 
 @contextmanager
 def _hidden_folder(into: Path) -> Iterator[Path]:
-    """Make a folder in a hidden one in `into` that goes in the end; remove the hidden ones of killed processes."""
+    """Make a folder inside a hidden, temporary one; remove the hidden folders of killed processes."""
     for left in into.glob(f"{HIDDEN}*"):
         with locked(left, wait=False) as abandoned:
             if abandoned:
@@ -166,7 +149,7 @@ def _hidden_folder(into: Path) -> Iterator[Path]:
         hidden = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=into))
         try:
             with locked(hidden, wait=False) as ours:
-                if ours is not False:  # else somebody took it for left behind before it was locked
+                if ours is not False:  # False: another process took it for abandoned before it was locked
                     content = hidden / "content"
                     content.mkdir(parents=True)
                     yield content
@@ -193,7 +176,7 @@ def _unpack_tar(archive: Path, hidden: Path, into: Path, progress: Progress) -> 
 
 
 class _Stream:
-    """A tar file that knows its last block, which tells whether it was cut off between two members."""
+    """A tar file that remembers its last block, which shows whether it was cut off between two members."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self.source, self.last = source, b""
@@ -204,7 +187,7 @@ class _Stream:
         return data
 
     def check_end(self) -> None:
-        """Read what is left, so that checksums are looked at, and raise an error if there is no end mark."""
+        """Read the rest, so that checksums are checked, and raise an error if there is no end mark."""
         while self.read(CHUNK):
             pass
         if self.last != bytes(BLOCK):
@@ -253,7 +236,7 @@ def _download(url: str, part: Path, quiet: bool) -> None:
         response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
         error.close()
-        if have and error.code == 416:  # nothing comes after what is here: the checksum says whether it is all
+        if have and error.code == 416:  # there is no more; the checksum tells whether the file is whole
             return
         raise
     with response:
@@ -269,15 +252,6 @@ def _download(url: str, part: Path, quiet: bool) -> None:
     got = part.stat().st_size
     if total is not None and got < total:
         raise ConnectionError(f"it broke off after {got} of {total} bytes; run it again to go on")
-
-
-def _check_sum(file: Path, md5: str | None, quiet: bool) -> None:
-    """Raise an error if a file is not the official one that it is called like."""
-    if md5 is not None and file.is_file() and (found := _md5(file, quiet)) != md5:
-        raise DataError(
-            f"{file} has the checksum {found}, the official archive of that name {md5}.",
-            "Download it again; if it is meant to be another file, rename it.",
-        )
 
 
 def _md5(path: Path, quiet: bool) -> str:

@@ -1,4 +1,4 @@
-"""Whether a data set on disk is whole: everything that is wrong with it, not only the first thing."""
+"""Check whether a data set is whole: reports everything that is wrong, not only the first thing."""
 
 from __future__ import annotations
 
@@ -23,73 +23,35 @@ from partswap.images import read_image
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.
+    """One thing that is wrong."""
 
-    Attributes
-    ----------
-    kind : str
-        What kind of thing, such as "missing file": the same words for the same kind.
-    where : str
-        The file, image or class.
-    what : str
-        What is wrong with it.
-    """
-
-    kind: str
-    where: str
-    what: str
+    kind: str  #: Such as "missing file": the same words for the same kind.
+    where: str  #: The file, image or class.
+    what: str  #: What is wrong with it.
 
 
 @dataclass
 class SplitCounts:
-    """What a split holds.
-
-    Attributes
-    ----------
-    images, with_keypoints, with_mask : int
-        How many.
-    per_class : tuple of float
-        Least, median and greatest number of images in a class.
-    """
+    """How many images a split holds."""
 
     images: int
     with_keypoints: int
     with_mask: int
-    per_class: tuple[int, float, int]
+    per_class: tuple[int, float, int]  #: Least, median and greatest number of images in a class.
 
 
 @dataclass
 class Report:
-    """What was found.
+    """The result of a check."""
 
-    Attributes
-    ----------
-    name, path
-        The data set.
-    problems : list of Problem
-        All that is wrong.
-    notes : list of Problem
-        What is odd but harms nothing: files that no list mentions.
-    splits : dict
-        Split -> what it holds.
-    classes, parts : int
-        How many.
-    modes : Counter
-        Image mode ("RGB", "L", "CMYK", ...) -> how many images.
-    widths, heights : tuple of int or None
-        Least and greatest.
-    """
-
-    name: str
-    path: Path
     problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)  #: Harmless: files that no list mentions.
     splits: dict[str, SplitCounts] = field(default_factory=dict)
-    classes: int = 0
-    parts: int = 0
-    modes: Counter[str] = field(default_factory=Counter)
-    widths: tuple[int, int] | None = None
-    heights: tuple[int, int] | None = None
+    classes: int = 0  #: How many.
+    parts: int = 0  #: How many.
+    modes: Counter[str] = field(default_factory=Counter)  #: Image mode ("RGB", "L", "CMYK", ...) -> how many images.
+    widths: tuple[int, int] | None = None  #: Least and greatest.
+    heights: tuple[int, int] | None = None  #: Least and greatest.
 
     @property
     def ok(self) -> bool:
@@ -108,7 +70,7 @@ class Report:
         self.widths, self.heights = _wider(self.widths, size[0]), _wider(self.heights, size[1])
 
 
-#: What reading one image told: its mode and size, None if it cannot be read, and what is wrong.
+#: Mode and size of one image, None if it cannot be read; and its problems.
 _Seen = tuple[tuple[str, tuple[int, int]] | None, list[Problem]]
 
 
@@ -128,7 +90,7 @@ def check_dataset(
     name : str
         A registered data set.
     path : str or Path, optional
-        Its folder; one that is drawn has none, and its images are drawn and looked at.
+        Its folder; a data set without one is drawn, and its drawings are checked.
     split : str, optional
         One split only; by default all that are there.
     workers : int
@@ -136,7 +98,7 @@ def check_dataset(
     console : rich.console.Console, optional
         Where to draw a progress bar; none is drawn without it.
     **options
-        What the data set takes besides.
+        Other parameters of the data set.
     """
     kind = DATASETS.get(name)
     if path is None or not issubclass(kind, FileDataset):
@@ -144,7 +106,7 @@ def check_dataset(
     if split is not None:
         check_split(name, split, kind.splits)
     options = {key: value for key, value in options.items() if key != "skip_bad"}  # such images are to be named
-    report = Report(name, Path(path))
+    report = Report()
     faults: list[DataError] = []
     opened: list[FileDataset] = []
     root = kind.find_root(Path(path))
@@ -160,13 +122,15 @@ def check_dataset(
             data.check_tables()
         except DataError as error:
             faults.append(error)
-    for fault in dict.fromkeys(str(f) for f in faults):  # splits read the same lists: say it once
+    for fault in dict.fromkeys(map(str, faults)):  # splits read the same lists: say it once
         report._add("malformed annotation", path, fault)
     for where, what in dict.fromkeys(orphan for data in opened for orphan in data.orphans):
         report._add("annotation without image", where, f"{what} is in no list")
     for data in opened:
         _check_images(data, report, workers, console)
-        report.splits[data.split] = _counts(data)
+        with_mask = sum(item.mask.exists() if isinstance(item.mask, Path) else bool(item.mask) for item in data.items)
+        with_keypoints = sum(item.keypoints is not None for item in data.items)
+        report.splits[data.split] = SplitCounts(len(data), with_keypoints, with_mask, _per_class(data))
     _check_classes(opened, report)
     _check_unlisted(opened, report)
     return report
@@ -176,7 +140,7 @@ def _check_drawn(
     name: str, path: str | Path | None, splits: list[str], console: Console | None, options: dict[str, Any]
 ) -> Report:
     """Look at every image of a data set that has no files."""
-    report = Report(name, Path(name))
+    report = Report()
     for split in splits:
         data = open_dataset(name, path, split, **options)
         report.classes, report.parts = len(data.classes), len(data.parts)
@@ -200,7 +164,7 @@ def _check_drawn(
 
 def _check_images(data: FileDataset, report: Report, workers: int, console: Console | None) -> None:
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        seen: Iterable[_Seen] = pool.map(lambda index: _look(data.item(index), data.box(index)), range(len(data)))
+        seen: Iterable[_Seen] = pool.map(_look, data.items)
         if console is not None:
             seen = track(seen, f"reading {data.split}", len(data), console=console, transient=True)
         for image, problems in seen:
@@ -216,7 +180,7 @@ def _wider(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
     return min(low, value), max(high, value)
 
 
-def _look(item: Item, box: Box | None) -> _Seen:
+def _look(item: Item) -> _Seen:
     """Read one image with its annotations."""
     if not item.path.exists():
         return None, [Problem("missing file", str(item.path), "is in the lists but not on disk")]
@@ -226,13 +190,13 @@ def _look(item: Item, box: Box | None) -> _Seen:
             mode = image.mode
     except ImageError as error:
         return None, [Problem("unreadable file", str(item.path), error.problem)]
-    return (mode, size), list(_annotation_problems(item, box, size))
+    return (mode, size), list(_annotation_problems(item, size))
 
 
-def _annotation_problems(item: Item, box: Box | None, size: tuple[int, int]) -> Iterator[Problem]:
+def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[Problem]:
     yield from _outside(item.name, item.keypoints or (), size)
-    if box is not None and not _fits(box, size):
-        what = "{:g} x {:g} at ({:g}, {:g})".format(*box[2:], *box[:2])
+    if item.box is not None and not _fits(item.box, size):
+        what = "{:g} x {:g} at ({:g}, {:g})".format(*item.box[2:], *item.box[:2])
         yield Problem("box outside the image", item.name, f"{what} on {size[0]} x {size[1]} pixels")
     if isinstance(item.mask, Path) and not item.mask.exists():
         yield Problem("missing mask", item.name, f"there is no {item.mask}")
@@ -260,18 +224,9 @@ def _fits(box: Box, size: tuple[int, int]) -> bool:
     return width > 0 and height > 0 and 0 <= x <= across - width and 0 <= y <= down - height
 
 
-def _counts(data: FileDataset) -> SplitCounts:
-    with_keypoints = sum(item.keypoints is not None for item in data.items)
-    return SplitCounts(len(data), with_keypoints, sum(map(_has_mask, data.items)), _per_class(data))
-
-
 def _per_class(data: Dataset) -> tuple[int, float, int]:
     counts = np.bincount(data.labels(), minlength=len(data.classes)).tolist() or [0]
     return min(counts), float(median(counts)), max(counts)
-
-
-def _has_mask(item: Item) -> bool:
-    return item.mask.exists() if isinstance(item.mask, Path) else item.mask is not None
 
 
 def _check_classes(opened: list[FileDataset], report: Report) -> None:

@@ -1,4 +1,4 @@
-"""A contact sheet of any data set: does the beak's dot sit on the beak?"""
+"""A contact sheet of any data set, to check annotations by eye."""
 
 from __future__ import annotations
 
@@ -18,18 +18,14 @@ from partswap.errors import SettingError
 from partswap.images import Preprocess
 
 MARGIN, GAP, CAPTION, DOT = 28, 14, 24, 4
-INK, HAIRLINE = (34, 34, 34), (214, 214, 214)
-OUTLINE = (255, 255, 255)
+INK, HAIRLINE, OUTLINE = (34, 34, 34), (214, 214, 214), (255, 255, 255)
+SCALE = 4  # dots are drawn this much too large and shrunk: PIL draws circles without smoothing
 
 Color = tuple[int, int, int]
 
 
 def contact_sheet(
-    dataset: Dataset,
-    count: int = 40,
-    columns: int = 8,
-    seed: int = 0,
-    preprocess: Preprocess | None = None,
+    dataset: Dataset, count: int = 40, columns: int = 8, seed: int = 0, preprocess: Preprocess | None = None
 ) -> Image.Image:
     """Return some images as the model would see them, with keypoints, masks and class names.
 
@@ -37,12 +33,10 @@ def contact_sheet(
     ----------
     dataset : Dataset
         Where they are from.
-    count : int
-        How many at most; they are drawn at random, spread over the classes, and shown in the order of the classes.
-    columns : int
-        How many side by side.
+    count, columns : int
+        How many images at most, and how many side by side.
     seed : int
-        Another seed, other images.
+        Images are chosen at random, spread over the classes, and shown in the order of the classes.
     preprocess : Preprocess, optional
         How the model sees an image; 224 pixels, the short side filling the canvas, by default.
     """
@@ -64,8 +58,7 @@ def contact_sheet(
         left, top = MARGIN + col * (side + GAP), MARGIN + row * (side + CAPTION + GAP)
         sheet.paste(picture(sample, colors), (left, top))
         pen.rectangle((left - 1, top - 1, left + side, top + side), outline=HAIRLINE)  # a white photo ends somewhere
-        caption = shorten(dataset.classes[sample.label], side)
-        pen.text((left, top + side + 6), caption, INK, font(13))
+        pen.text((left, top + side + 6), shorten(dataset.classes[sample.label], side), INK, font(13))
     if legend:
         sheet.paste(legend, (MARGIN, height - MARGIN - legend.height))
     return sheet
@@ -88,15 +81,13 @@ def choose(dataset: Dataset, count: int, seed: int) -> list[int]:
 def picture(sample: Sample, colors: dict[str, Color]) -> Image.Image:
     """Return an image with its mask as an outline, the rest dimmed a little, and its keypoints as dots."""
     image = sample.image if sample.mask is None else _with_mask(sample.image, sample.mask)
-    # Drawn four times too large and shrunk: PIL draws circles without smoothing.
-    scale = 4
-    dots = Image.new("RGBA", (image.width * scale, image.height * scale))
+    dots = Image.new("RGBA", (image.width * SCALE, image.height * SCALE))
     pen = ImageDraw.Draw(dots)
     for part, points in (sample.keypoints or {}).items():
         for x, y in points:
-            for radius, color in ((DOT + 1.5, (255, 255, 255)), (DOT - 0.5, colors[part])):
-                box = [(x - radius) * scale, (y - radius) * scale, (x + radius) * scale, (y + radius) * scale]
-                pen.ellipse(box, (*color, 255))
+            for radius, color in ((DOT + 1.5, OUTLINE), (DOT - 0.5, colors[part])):
+                box = (x - radius, y - radius, x + radius, y + radius)
+                pen.ellipse([v * SCALE for v in box], (*color, 255))
     dots = dots.resize(image.size, Image.Resampling.BOX)
     return Image.alpha_composite(image.convert("RGBA"), dots).convert("RGB")
 
@@ -114,11 +105,10 @@ def part_colors(parts: Sequence[str]) -> dict[str, Color]:
     """Return a colour for each part, as far apart as their number allows."""
     colors = {}
     for index, part in enumerate(parts):
-        # Neighbours on the wheel take turns in lightness, which the eye tells apart better than hue alone.
+        # Neighbouring hues differ in lightness too, which the eye tells apart better than hue alone.
         lightness, saturation = ((0.50, 0.85), (0.36, 0.80), (0.64, 0.90))[index % 3]
-        channels = colorsys.hls_to_rgb(index / len(parts), lightness, saturation)
-        red, green, blue = (round(255 * channel) for channel in channels)
-        colors[part] = (red, green, blue)
+        red, green, blue = colorsys.hls_to_rgb(index / len(parts), lightness, saturation)
+        colors[part] = (round(255 * red), round(255 * green), round(255 * blue))
     return colors
 
 
@@ -135,12 +125,11 @@ def _legend(colors: dict[str, Color], width: int) -> Image.Image | None:
             x, y = 0, y + line
         places.append((part, x, y))
         x += need + 22
-    scale = 4
     legend = Image.new("RGB", (width, y + line), "white")
-    dots = Image.new("RGB", (width * scale, (y + line) * scale), "white")
+    dots = Image.new("RGB", (width * SCALE, (y + line) * SCALE), "white")
     pen = ImageDraw.Draw(dots)
     for part, left, top in places:
-        pen.ellipse([v * scale for v in (left, top + 7, left + 12, top + 19)], colors[part])
+        pen.ellipse([v * SCALE for v in (left, top + 7, left + 12, top + 19)], colors[part])
     legend.paste(dots.resize(legend.size, Image.Resampling.BOX))
     pen = ImageDraw.Draw(legend)
     for part, left, top in places:
@@ -156,9 +145,9 @@ def font(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), size)
 
 
-def shorten(text: str, width: int, size: int = 13) -> str:
-    """Return a text that is at most `width` pixels wide, with an ellipsis if it was cut."""
-    face = font(size)
+def shorten(text: str, width: int) -> str:
+    """Return a caption that is at most `width` pixels wide, with an ellipsis if it is shortened."""
+    face = font(13)
     if face.getlength(text) <= width:
         return text
     while text and face.getlength(text + "…") > width:

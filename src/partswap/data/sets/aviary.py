@@ -12,8 +12,8 @@ from PIL.Image import Image
 
 from partswap import aviary
 from partswap.data.base import DATASETS, Dataset, Sample, check_split, digest
+from partswap.data.files import by_part
 from partswap.errors import SettingError
-from partswap.sides import merge_sides as merge
 
 #: Each split has its own stream of random numbers, so no image is in two of them.
 SPLITS = {"train": 0, "test": 1, "unlabelled": 2}
@@ -54,7 +54,7 @@ class Aviary(Dataset):
         return index % len(self.species)
 
     def image_name(self, index: int) -> str:
-        """Return what identifies an image."""
+        """Return the name of an image."""
         return f"{self.split}/{self.seed}/{index:05d}"
 
     def bird(self, index: int) -> aviary.Bird:
@@ -69,18 +69,9 @@ class Aviary(Dataset):
 
     def __getitem__(self, index: int) -> Sample:
         bird = self.bird(index)
-        keypoints: dict[str, list[tuple[float, float]]] = {}
-        for name, (x, y, visible) in bird.keypoints.items():
-            if visible:
-                keypoints.setdefault(merge(name) if self.merge_sides else name, []).append((x, y))
-        return Sample(
-            name=self.image_name(index),
-            image=bird.image,
-            label=bird.species.index,
-            keypoints=keypoints,
-            mask=bird.mask,
-            part_masks=bird.part_masks,
-        )
+        visible = ((name, x, y) for name, (x, y, seen) in bird.keypoints.items() if seen)
+        keypoints = by_part(visible, bird.image.size, merge_sides=self.merge_sides)
+        return Sample(self.image_name(index), bird.image, self.label(index), keypoints, bird.mask, bird.part_masks)
 
     def fingerprint(self) -> str:
         """Return a key that changes with the settings and with the way birds are drawn."""
@@ -96,7 +87,7 @@ class Aviary(Dataset):
     def pixels(self, *, workers: int = 1) -> NDArray[np.uint8]:
         """Draw all images, ``(n, 224, 224, 3)`` uint8, on several processes if asked."""
         if workers <= 1:
-            return np.stack([self.bird(i).pixels for i in range(len(self))])
+            return self._chunk(np.arange(len(self)))
         chunks = np.array_split(np.arange(len(self)), min(len(self), workers * 8))
         with ProcessPoolExecutor(workers) as pool:
             return np.concatenate(list(pool.map(self._chunk, chunks)))
@@ -106,7 +97,7 @@ class Aviary(Dataset):
 
 
 def bare_code(source: str) -> str:
-    """Return what code does: without comments, docstrings, imports and layout, so that caches survive such changes."""
+    """Return code without comments, docstrings, imports and layout, so that caches survive changes of those."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

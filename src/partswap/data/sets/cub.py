@@ -20,7 +20,7 @@ import numpy as np
 from partswap.data.attribute_parts import PartDifferences
 from partswap.data.base import DATASETS, Archive, Attributes
 from partswap.data.files import Box, FileDataset, Item, Keypoint, Listing, class_title
-from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows, two_ids
+from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows
 from partswap.errors import DataError
 
 CALTECH = "https://data.caltech.edu/records/"
@@ -64,8 +64,7 @@ class Cub(FileDataset):
         labels = self._known("image_class_labels.txt", files, index)
         is_train = self._known("train_test_split.txt", files, {0: 0, 1: 1})
         keypoint_names, keypoints = self._keypoints_by_image(files)
-        self._boxes = self._boxes_by_image(files)
-        self._ids: list[int] = []
+        boxes = self._boxes_by_image(files)
         masks = next((p for p in (root / "segmentations", root.parent / "segmentations") if p.is_dir()), None)
         items = []
         for image_id, file in files.items():
@@ -75,9 +74,8 @@ class Cub(FileDataset):
                 continue
             if self.split == "all" or (self.split == "train") == bool(is_train[image_id]):
                 mask = None if masks is None else (masks / file).with_suffix(".png")
-                found = keypoints.get(image_id)
-                items.append(Item(file, root / "images" / file, labels[image_id], found, mask))
-                self._ids.append(image_id)
+                found = keypoints.get(image_id), mask, boxes.get(image_id)
+                items.append(Item(file, root / "images" / file, labels[image_id], *found))
         return Listing(
             items=items,
             classes=[class_title(name) for name in names.values()],
@@ -91,7 +89,7 @@ class Cub(FileDataset):
         """Return image id -> value for a file of two ids, the second being a key of `values`."""
 
         def convert(line: str) -> tuple[int, int]:
-            image_id, key = two_ids(line)
+            image_id, key = map(int, line.split())
             if key not in values:
                 raise MalformedError(f"there is no {'class' if 'class' in file else 'split'} {key}")
             return image_id, values[key]
@@ -142,16 +140,6 @@ class Cub(FileDataset):
         rows = read_rows(self.root / "bounding_boxes.txt", convert, "image id, x, y, width, height", self.faults)
         return {i: box for i, box in rows if self._is_listed(i, images, "bounding_boxes.txt")}
 
-    def _skip_bad(self) -> None:
-        ids = dict(zip((item.name for item in self.items), self._ids, strict=True))
-        super()._skip_bad()
-        self._ids = [ids[item.name] for item in self.items]
-
-    def box(self, index: int) -> Box | None:
-        """Return the bird's box as ``(x, y, width, height)``, None if there is none."""
-        self.item(index)
-        return self._boxes.get(self._ids[index])
-
     def attributes(self) -> Attributes | None:
         """Return which share of a class's images have an attribute, None if the files are not there."""
         table = self._attribute_table
@@ -192,8 +180,8 @@ class Cub(FileDataset):
     @cached_property
     def _differences(self) -> PartDifferences | None:
         attributes = self.attributes()
-        found = None if attributes is None else PartDifferences(attributes, self.parts)
-        return found if found is not None and found.columns else None
+        found = attributes and PartDifferences(attributes, self.parts)
+        return found if found and found.columns else None
 
     def _attribute_names(self, count: int) -> list[str]:
         for path in (self.root / "attributes" / "attributes.txt", self.root.parent / "attributes.txt"):

@@ -82,26 +82,19 @@ class Dogs(FileDataset):
         index = {folder: label for label, folder in enumerate(folders)}
         annotations = {a.file: a for a in self._annotations()}
         items = []
-        for entry in (entry for split in wanted for entry in lists[split] or []):
-            known = annotations.get(entry.file)
-            items.append(
-                Item(
-                    name=entry.file,
-                    path=self.root / "Images" / entry.file,
-                    label=index[entry.file.partition("/")[0]],
-                    keypoints=known and known.keypoints,
-                    mask=known and known.mask,
-                )
-            )
-        listed = {entry.file for entry in entries}
-        missing = [file for file in annotations if file not in listed]
-        self.orphans += [(str(self._annotation_file()), file) for file in missing]
+        for file, _ in (entry for split in wanted for entry in lists[split] or []):
+            known = annotations.get(file)
+            label = index[file.partition("/")[0]]
+            keypoints, mask = (known.keypoints, known.mask) if known else (None, None)
+            items.append(Item(file, self.root / "Images" / file, label, keypoints, mask))
+        listed = frozenset(entry.file for entry in entries)
+        self.orphans += [(str(self._annotation_file()), file) for file in annotations if file not in listed]
         seen = {name for a in annotations.values() for name, _, _ in a.keypoints}
         return Listing(
             items=items,
             classes=[class_title(folder.partition("-")[2] or folder) for folder in folders],
             keypoints=[name for name in self._names() if name in seen],  # four are defined but never annotated
-            listed=frozenset(listed),
+            listed=listed,
             base=self.root / "Images",
             folders=[self.root / "Images"],
         )

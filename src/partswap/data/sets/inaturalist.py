@@ -25,7 +25,7 @@ from partswap.errors import DataError, SettingError, suggest
 
 AWS = "https://ml-inat-competition-datasets.s3.amazonaws.com/2021/"
 
-#: What each split's files are called.
+#: Split -> name of its files.
 FILES = {"train": "train", "train_mini": "train_mini", "val": "val", "test": "val"}
 
 #: Of an image or a category; files that are not official may use text.
@@ -61,7 +61,7 @@ class INaturalist(FileDataset):
 
     name = "inaturalist"
     splits = tuple(FILES)
-    # The full training images (224 GB) are left to those who want them.
+    # Without the full training images (224 GB).
     archives = (
         Archive(AWS + "val.json.tar.gz", "val.json", "4d761e0f6a86cc63e8f7afc91f6a8f0b"),
         Archive(AWS + "val.tar.gz", "val", "f6f6e0e242e3d4c9569ba56400938afc"),
@@ -144,8 +144,7 @@ class INaturalist(FileDataset):
         if self._keypoint_file is None and not path.exists():
             return [], {}
         content = _tables(path, read_json(path))
-        named = read_entries(path, "categories", content["categories"], _skeleton, self.faults)
-        skeletons: dict[Id, list[str]] = dict(named)
+        skeletons = dict(read_entries(path, "categories", content["categories"], _skeleton, self.faults))
         only = next(iter(skeletons)) if len(skeletons) == 1 else None
         files = dict(read_entries(path, "images", content["images"], _id_and_file, self.faults))
 
@@ -199,10 +198,5 @@ def _skeleton(entry: Any) -> tuple[Id, list[str]]:
 
 def _titles(categories: list[Category]) -> list[str]:
     """Return common names; the scientific one where there is none, both where several species share one."""
-    times = Counter(category.common_name for category in categories)
-    titles = []
-    for category in categories:
-        common = category.common_name
-        unique = category.name if not common else common if times[common] == 1 else f"{common} ({category.name})"
-        titles.append(unique)
-    return titles
+    times = Counter(c.common_name for c in categories if c.common_name)
+    return [f"{c.common_name} ({c.name})" if times[c.common_name] > 1 else c.common_name or c.name for c in categories]
