@@ -40,18 +40,18 @@ def load_birds(cub: Path, weights: Path, cache: Path) -> Birds:
     """Return the birds of a folder in the layout of CUB-200-2011; features are computed once."""
     torch.manual_seed(0)  # the head stays random, and is part of the cache's key
     classes = len(open_dataset("cub", cub, "train").classes)
-    explainer = Explainer(
-        load_model("vgg16", start=weights / "vgg16_features_imagenet.safetensors", classes=classes),
-        auxiliary=load_auxiliary(
-            "imagenet_resnet50_v1", weights=weights / "resnet50_v1_imagenet.safetensors", layer="layer4.0"
-        ),
-        preprocess=PREPROCESS,
+    model = load_model("vgg16", start=weights / "vgg16_features_imagenet.safetensors", classes=classes)
+    auxiliary = load_auxiliary(
+        "imagenet_resnet50_v1", weights=weights / "resnet50_v1_imagenet.safetensors", layer="layer4.0"
     )
     data = [open_dataset("cub", cub, split) for split in ("train", "test")]
+    # Training images only teach the head: they need no auxiliary.
+    explainers = [Explainer(model, auxiliary=who, preprocess=PREPROCESS) for who in (None, auxiliary)]
     train, test = (
-        encode_dataset(each, explainer, cache=cache, precision=fast_precision(), track=bars) for each in data
+        encode_dataset(images, explainer, cache=cache, precision=fast_precision(), track=bars)
+        for images, explainer in zip(data, explainers, strict=True)
     )
-    return Birds(train, test, data[0], Facts(data[1], PREPROCESS, explainer.cut.grid))
+    return Birds(train, test, data[0], Facts(data[1], PREPROCESS, explainers[1].cut.grid))
 
 
 def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) -> nn.Module:
