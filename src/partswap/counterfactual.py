@@ -29,40 +29,20 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Edit:
-    """One swap: the query's cell looks like the distractor's cell from now on.
+    """One swap: the query's cell looks like the distractor's cell from now on."""
 
-    Attributes
-    ----------
-    query_cell : int
-        Flat index ``row * w + col``.
-    distractor_cell : int
-        Flat index over all distractors, ``image * h * w + row * w + col``.
-    distractor_image : int
-        Which distractor the cell is from.
-    """
-
-    query_cell: int
-    distractor_cell: int
-    distractor_image: int
+    query_cell: int  #: flat index, ``row * w + col``
+    distractor_cell: int  #: flat index over all distractors, ``image * h * w + row * w + col``
+    distractor_image: int  #: which distractor the cell is from
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the model says at one moment.
+    """What the model says at one moment."""
 
-    Attributes
-    ----------
-    probability : float
-        Of the target class.
-    predicted : int
-        The class the model says.
-    objective : float or None
-        What the search maximised; None before the first edit.
-    """
-
-    probability: float
-    predicted: int
-    objective: float | None = None
+    probability: float  #: of the target class
+    predicted: int  #: the class the model says
+    objective: float | None = None  #: what the search maximised; None before the first edit
 
 
 @dataclass(frozen=True)
@@ -75,20 +55,10 @@ class Pictures:
 
 @dataclass(frozen=True)
 class About:
-    """What a result tells of its images and its model besides what the search finds out.
+    """What a result tells of its images and its model besides what the search finds out."""
 
-    Attributes
-    ----------
-    told : Mapping[str, Any]
-        Names of the query and the distractors, model, layer, auxiliary.
-    class_names : sequence of str
-        Of all classes, if they are known; the result keeps those it speaks of.
-    pictures : Pictures or None
-        For drawing.
-    """
-
-    told: Mapping[str, Any] = field(default_factory=dict)
-    class_names: Sequence[str] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)  #: query, distractors, model, layer, auxiliary: their names
+    class_names: Sequence[str] = ()  #: of all classes, if they are known; the result keeps those it speaks of
     pictures: Pictures | None = None
 
     def source(self, steps: Iterable[Step], target: int, **found: Any) -> dict[str, Any]:
@@ -102,24 +72,12 @@ class About:
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of applying the edits once more and running the whole head.
+    """Outcome of applying the edits once more and running the whole head."""
 
-    Attributes
-    ----------
-    holds : bool
-        The head says what the counterfactual claims.
-    predicted : int
-        What the head says after all edits.
-    probability : float
-        Of the target class, after all edits.
-    deviation : float
-        Largest difference to a probability of the trace.
-    """
-
-    holds: bool
-    predicted: int
-    probability: float
-    deviation: float
+    holds: bool  #: the head says what the counterfactual claims
+    predicted: int  #: what the head says after all edits
+    probability: float  #: of the target class, after all edits
+    deviation: float  #: largest difference to a probability of the trace
 
     def __bool__(self) -> bool:
         return self.holds
@@ -139,22 +97,16 @@ class Counterfactual:
         How many distractors there were to choose from.
     edits : tuple of Edit
         In the order they were found.
-    before : Step
-        What the model says of the unedited query.
-    trace : tuple of Step
-        What it says after every edit.
+    before, trace : Step, tuple of Step
+        What the model says of the unedited query, and after every edit.
     flipped : bool
         Whether it says the target in the end.
-    method : str
-        Name of the method that found it.
-    settings : Mapping[str, Any]
-        The method's settings.
+    method, settings : str, Mapping[str, Any]
+        Name and settings of the method that found it.
     source : Mapping[str, Any]
         Where it came from: names of the query and the distractors, class names, model, layer, auxiliary, version.
-    evaluations : int
-        How many edited grids the head was evaluated on.
-    seconds : float
-        How long the search took.
+    evaluations, seconds : int, float
+        How many edited grids the head was evaluated on, and how long the search took.
 
     Examples
     --------
@@ -184,10 +136,8 @@ class Counterfactual:
 
     def __post_init__(self) -> None:
         if len(self.edits) != len(self.trace):
-            raise SettingError(
-                f"{len(self.edits)} edits but {len(self.trace)} steps in the trace.",
-                "Give one step per edit.",
-            )
+            problem = f"{len(self.edits)} edits but {len(self.trace)} steps in the trace."
+            raise SettingError(problem, "Give one step per edit.")
         if self.grid.cells < 1 or self.distractors < 1:
             raise SettingError(f"{self.grid} grid, {self.distractors} distractors.", "Both must be at least 1.")
         for edit in self.edits:
@@ -199,8 +149,6 @@ class Counterfactual:
                     f"{edit} does not fit a {self.grid} grid with {self.distractors} distractors.",
                     "Cells are flat indices: row * w + col, plus image * h * w for distractors.",
                 )
-
-    # -- reading ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.edits)
@@ -233,8 +181,6 @@ class Counterfactual:
 
         return counterfactual_html(self)
 
-    # -- pictures ---------------------------------------------------------------------------------------------------
-
     def with_images(self, query: Image, distractors: Sequence[Image]) -> Counterfactual:
         """Return the same counterfactual with its images attached, for `plot` and notebooks."""
         if len(distractors) != self.distractors:
@@ -250,17 +196,15 @@ class Counterfactual:
 
         return plot_counterfactual(self, path)
 
-    # -- checking ---------------------------------------------------------------------------------------------------
-
     def verify(self, model: Any, query: Tensor, distractors: Tensor, *, atol: float = 1e-3) -> Verification:
         """Apply the edits to the query's grid, run the head densely, and compare with the trace.
 
         Parameters
         ----------
         model : torch.nn.Module or Cut
-            The head with grids, or the split model with (preprocessed) images.
+            The head with grids, or the cut model with (preprocessed) images.
         query : Tensor
-            Grid ``(d, h, w)`` for a head, image ``(3, H, W)`` for a split model.
+            Grid ``(d, h, w)`` for a head, image ``(3, H, W)`` for a cut model.
         distractors : Tensor
             Grids ``(n, d, h, w)`` or images ``(n, 3, H, W)``.
         atol : float
@@ -289,18 +233,14 @@ class Counterfactual:
             batch = torch.stack(grids).transpose(1, 2).reshape(len(grids), -1, *self.grid)
             logits = torch.cat([head(g[None] if context is None else Grids(g[None], context)) for g in batch]).float()
         if self.target >= logits.shape[1]:
-            raise ClassIndexError(
-                f"target {self.target} but the head has {logits.shape[1]} classes.",
-                "Pass the head of this model.",
-            )
+            problem = f"target {self.target} but the head has {logits.shape[1]} classes."
+            raise ClassIndexError(problem, "Pass the head of this model.")
         probabilities = logits.softmax(1)[:, self.target].tolist()
         predicted = int(logits[-1].argmax())
         claimed = [self.before, *self.trace]
         deviation = max(abs(p - s.probability) for p, s in zip(probabilities, claimed, strict=True))
         holds = deviation <= atol and (predicted == self.target) == self.flipped
         return Verification(holds, predicted, probabilities[-1], deviation)
-
-    # -- files ------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""

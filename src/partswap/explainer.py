@@ -90,8 +90,6 @@ class Explainer:
         auxiliary = self.auxiliary.name if self.auxiliary else None
         return f"Explainer({self.cut!r}, auxiliary={auxiliary!r}, method={self.method!r})"
 
-    # -- the verbs --------------------------------------------------------------------------------------------------
-
     def explain(
         self,
         query: ImageLike | Encoded,
@@ -120,10 +118,10 @@ class Explainer:
         query_parts, distractor_parts : sequence of frozenset of str, and a sequence of such
             The parts each cell of the query, and of each distractor, holds; for methods that want to know.
         """
-        encoded = query if isinstance(query, Encoded) else self.encode([query])
+        encoded = self.encode(query if isinstance(query, Encoded) else [query])
         if len(encoded) != 1:
             raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
-        donors = distractors if isinstance(distractors, Encoded) else self.encode(distractors)
+        donors = self.encode(distractors)
         aim = self._target(encoded.logits[0], target)
         kept = list(range(len(donors)))
         if not keep_misclassified:
@@ -156,15 +154,16 @@ class Explainer:
         keep_misclassified: bool = False,
     ) -> list[Counterfactual]:
         """Explain several images with the same distractors, whose features are computed once."""
-        encoded = queries if isinstance(queries, Encoded) else self.encode(queries)
-        donors = distractors if isinstance(distractors, Encoded) else self.encode(distractors)
+        encoded, donors = self.encode(queries), self.encode(distractors)
         return [
             self.explain(encoded.select([k]), donors, target, keep_misclassified=keep_misclassified)
             for k in range(len(encoded))
         ]
 
-    def encode(self, images: Sequence[ImageLike] | Tensor) -> Encoded:
-        """Compute the features and auxiliary features of images, in batches."""
+    def encode(self, images: Sequence[ImageLike] | Tensor | Encoded) -> Encoded:
+        """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
+        if isinstance(images, Encoded):
+            return images
         if isinstance(images, str | PathLike | Image):
             raise ShapeError("one image was passed where several are expected.", "Pass a list of images.")
         if len(images) == 0:
@@ -198,15 +197,12 @@ class Explainer:
         made = METHODS.get(method)()
         return changed(made, tau=self.auxiliary.tau) if self.auxiliary is not None and made.takes("tau") else made
 
-    # -- helpers ----------------------------------------------------------------------------------------------------
-
     def _auxiliary(self, auxiliary: AuxiliaryLike, model: nn.Module) -> Auxiliary | None:
         if isinstance(auxiliary, str):
             auxiliary = AuxiliaryChoice.parse(auxiliary)
         if isinstance(auxiliary, AuxiliaryChoice):
-            found = build_auxiliary(auxiliary, Explained(model, self.preprocess, self.cut.layer))
-            found.model.to(self.device)
-            return found
+            auxiliary = build_auxiliary(auxiliary, Explained(model, self.preprocess, self.cut.layer))
+            auxiliary.model.to(self.device)
         if isinstance(auxiliary, nn.Module):
             return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
         return auxiliary

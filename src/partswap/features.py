@@ -41,35 +41,16 @@ class Encoded:
     """Images after the features: compute once, explain many times.
 
     It can be pickled; what lies in files is not copied but opened again.
-
-    Attributes
-    ----------
-    grids : Tensor
-        ``(n, d, h, w)``; half precision where they lie in a file.
-    logits : Tensor
-        ``(n, classes)``, of the grids as they are.
-    contexts : Tensor or None
-        What a vision transformer keeps besides the cells, ``(n, tokens, d)``.
-    aux : Tensor or None
-        Auxiliary grids ``(n, e, h', w')``; on the classifier's grid where they lie in a file.
-    names : sequence of str
-        Paths or numbers of the images.
-    pictures : sequence of PIL.Image.Image
-        The part of each image the model sees; empty if nobody is going to look at them.
-    auxiliary : str or None
-        Name of what computed `aux`.
-    files : Mapping[str, Mapped]
-        Where those of the tensors lie that are in files.
     """
 
-    grids: Tensor
-    logits: Tensor
-    contexts: Tensor | None = None
-    aux: Tensor | None = None
-    names: Sequence[str] = ()
-    pictures: Sequence[Image] = ()
-    auxiliary: str | None = None
-    files: Mapping[str, Mapped] = field(default_factory=dict, repr=False)
+    grids: Tensor  #: ``(n, d, h, w)``; half precision where they lie in a file
+    logits: Tensor  #: ``(n, classes)``, of the grids as they are
+    contexts: Tensor | None = None  #: what a vision transformer keeps besides the cells, ``(n, tokens, d)``
+    aux: Tensor | None = None  #: auxiliary grids ``(n, e, h', w')``; on the classifier's grid where they lie in a file
+    names: Sequence[str] = ()  #: paths or numbers of the images
+    pictures: Sequence[Image] = ()  #: the part of each image the model sees; may be empty
+    auxiliary: str | None = None  #: name of what computed `aux`
+    files: Mapping[str, Mapped] = field(default_factory=dict, repr=False)  #: where the tensors that are in files lie
 
     def __len__(self) -> int:
         return len(self.grids)
@@ -82,16 +63,14 @@ class Encoded:
     def select(self, indices: Sequence[int]) -> Encoded:
         """Return some of the images, in memory and in single precision."""
         at = list(indices)
-        rows: dict[str, Any] = {n: None if (t := getattr(self, n)) is None else t[at].float() for n in ARRAYS}
+        rows: dict[str, Any] = {n: t[at].float() for n in ARRAYS if (t := getattr(self, n)) is not None}
         names = [self.names[i] if self.names else str(i) for i in at]
         pictures = [self.pictures[i] for i in at] if self.pictures else ()
         return replace(self, **rows, logits=self.logits[at], names=names, pictures=pictures, files={})
 
     def to(self, device: torch.device | str) -> Encoded:
         """Return the same on a device."""
-        moved: dict[str, Any] = {
-            n: None if (t := getattr(self, n)) is None else t.to(device) for n in (*ARRAYS, "logits")
-        }
+        moved = {n: t.to(device) for n in (*ARRAYS, "logits") if (t := getattr(self, n)) is not None}
         return replace(self, **moved)
 
     def in_memory(self) -> Encoded:
@@ -112,7 +91,7 @@ class Encoded:
 def _opened(arrays: Mapping[str, NDArray[Any] | Mapped], names: Sequence[str], auxiliary: str | None) -> Encoded:
     files = {name: array for name, array in arrays.items() if isinstance(array, Mapped) and name in ARRAYS}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # nobody writes into arrays that cannot be written
+        warnings.simplefilter("ignore", UserWarning)  # about arrays that cannot be written: they are only read
         opened: dict[str, Any] = {
             n: torch.from_numpy(a.open() if isinstance(a, Mapped) else a) for n, a in arrays.items()
         }
@@ -288,16 +267,13 @@ def fill(
                 advance(len(inputs))
 
 
-def prefetch(chunks: Sequence[Sequence[int]], read: Callable[[int], Tensor], *, workers: int = 2) -> Iterator[Tensor]:
+def prefetch(chunks: Sequence[Sequence[int]], read: Callable[[int], Tensor]) -> Iterator[Tensor]:
     """Yield batches of inputs, the next one being read on threads while the caller works."""
-    with ThreadPoolExecutor(min(workers, os.cpu_count() or 1)) as pool:
-        pending: list[Any] = []
-        queue = iter(chunks)
-        for chunk in queue:
-            pending.append([pool.submit(read, i) for i in chunk])
-            if len(pending) > 1:
-                yield _stack([future.result() for future in pending.pop(0)])
-        for futures in pending:
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        begun = ([pool.submit(read, i) for i in chunk] for chunk in chunks)
+        following = next(begun, None)
+        while following is not None:
+            futures, following = following, next(begun, None)
             yield _stack([future.result() for future in futures])
 
 

@@ -40,12 +40,9 @@ class GridShape(NamedTuple):
         """Return ``(left, top, right, bottom)`` of a cell on a canvas of ``size = (width, height)`` pixels."""
         row, col = self.row_col(cell)
         width, height = size
-        return (
-            col * width / self.w,
-            row * height / self.h,
-            (col + 1) * width / self.w,
-            (row + 1) * height / self.h,
-        )
+        left, right = (c * width / self.w for c in (col, col + 1))
+        top, bottom = (r * height / self.h for r in (row, row + 1))
+        return left, top, right, bottom
 
     def cell_at(self, x: float, y: float, size: tuple[int, int]) -> int | None:
         """Return the cell that holds pixel ``(x, y)`` of a ``(width, height)`` canvas, None if outside it."""
@@ -61,16 +58,11 @@ class GridShape(NamedTuple):
 class Grids(NamedTuple):
     """What a network makes of images at the layer where it is cut.
 
-    Attributes
-    ----------
-    values : Tensor
-        The grids, ``(n, d, h, w)``.
-    context : Tensor or None
-        What the network keeps besides the cells (class token, registers), ``(n, tokens, d)``. It stays with its image.
+    The context is what it keeps besides the cells (class token, registers); it stays with its image.
     """
 
-    values: Tensor
-    context: Tensor | None = None
+    values: Tensor  #: the grids, ``(n, d, h, w)``
+    context: Tensor | None = None  #: ``(n, tokens, d)``
 
     def at(self, indices: Sequence[int]) -> Grids:
         """Return those of some of the images."""

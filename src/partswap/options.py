@@ -92,25 +92,16 @@ def check_options(
                 f"{what} has no {word} {name!r}.", f"{suggest(name, known)} It has: {', '.join(known)}.".strip()
             )
     return {
-        name: check_value(known.get(name, Any), value, label.format(name=name, what=what, word=word))
+        name: _checked(known.get(name, Any), value, label.format(name=name, what=what, word=word))
         for name, value in given.items()
     }
 
 
-def check_value(kind: Any, value: Any, label: str, where: str = "") -> Any:
-    """Return a value if it is what an annotation says.
+def _checked(kind: Any, value: Any, label: str) -> Any:
+    """Return a value if it is what the annotation `kind` says; anything goes where there is none.
 
     The check is strict (a bool is no int), but an int is a float, a text can be a path, and a text that is a number
     can be a float, because YAML takes 1e-3 for a word.
-
-    Parameters
-    ----------
-    kind : type
-        The annotation; anything goes where there is none.
-    value : Any
-        What was given.
-    label, where : str
-        What messages call the value, and where it was given.
     """
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -123,7 +114,7 @@ def check_value(kind: Any, value: Any, label: str, where: str = "") -> Any:
         except ValidationError:
             continue
         return reading  # not pydantic's copy: who passes a list to be filled wants that list
-    raise SettingError(f"{label} is {value!r}{f' ({where})' if where else ''}.", f"Give {_describe(kind)}.")
+    raise SettingError(f"{label} is {value!r}.", f"Give {_describe(kind)}.")
 
 
 def _readings(value: Any) -> Iterator[Any]:

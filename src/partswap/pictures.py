@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +58,7 @@ def counterfactual_html(cf: Counterfactual, *, style: bool = True, title: str | 
     heading = html.escape(title or f"{cf.class_name(cf.query_class)} → {cf.class_name(cf.target)}")
     count = f"{len(cf)} edit{'' if len(cf) == 1 else 's'}"
     note = count if cf.flipped else f"not flipped after {count}"
-    figures = [_figure(cf, None)]
-    figures += [_figure(cf, image) for image in used_distractors(cf)]
+    figures = [_figure(cf, *panel) for panel in _panels(cf)]
     steps = [_step_html(cf, cf.before, None, says=True)]
     for number, (last, step) in enumerate(zip((cf.before, *cf.trace), cf.trace, strict=False)):
         steps.append(_step_html(cf, step, number, says=step.predicted != last.predicted))
@@ -76,20 +75,24 @@ def used_distractors(cf: Counterfactual) -> list[int]:
     return list(dict.fromkeys(edit.distractor_image for edit in cf.edits))
 
 
-def _figure(cf: Counterfactual, distractor: int | None) -> str:
-    """Return one picture with its cells outlined: the query (None) or a distractor."""
-    if distractor is None:
-        caption = f"query, {cf.class_name(cf.query_class)}"
-        marks = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
-        image = cf.pictures.query if cf.pictures else None
-    else:
-        caption = f"distractor {distractor}, {cf.class_name(cf.target)}"
-        marks = [
-            (n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == distractor
-        ]
-        image = cf.pictures.distractors[distractor] if cf.pictures else None
+#: Numbers of edits, each with the cell it touches.
+Marks = Sequence[tuple[int, int]]
+
+
+def _panels(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None, Marks]]:
+    """Yield the query and the distractors that were used: role, class, picture if there is one, and swapped cells."""
+    marks = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
+    yield "query", cf.class_name(cf.query_class), cf.pictures.query if cf.pictures else None, marks
+    for k in used_distractors(cf):
+        marks = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == k]
+        yield f"distractor {k}", cf.class_name(cf.target), cf.pictures.distractors[k] if cf.pictures else None, marks
+
+
+def _figure(cf: Counterfactual, role: str, name: str, image: Image.Image | None, marks: Marks) -> str:
+    """Return one picture with its cells outlined."""
+    caption = html.escape(f"{role}, {name}")
     width, height = image.size if image else (32 * cf.grid.w, 32 * cf.grid.h)
-    body = f'<image href="{data_uri(image)}" width="{width}" height="{height}"/>' if image else _lattice(cf)
+    body = f'<image href="{_data_uri(image)}" width="{width}" height="{height}"/>' if image else _lattice(cf)
     unit = width / 224
     for number, cell in marks:
         left, top, right, bottom = cf.grid.box(cell, (width, height))
@@ -103,8 +106,8 @@ def _figure(cf: Counterfactual, distractor: int | None) -> str:
             f'font-family="sans-serif" font-weight="700" text-anchor="middle" fill="#14181f">{number + 1}</text>'
         )
     return (
-        f'<figure><svg class="ps-image" viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(caption)}">'
-        f"{body}</svg><figcaption>{html.escape(caption)}</figcaption></figure>"
+        f'<figure><svg class="ps-image" viewBox="0 0 {width} {height}" role="img" aria-label="{caption}">'
+        f"{body}</svg><figcaption>{caption}</figcaption></figure>"
     )
 
 
@@ -128,7 +131,7 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
     )
 
 
-def data_uri(image: Image.Image) -> str:
+def _data_uri(image: Image.Image) -> str:
     """Return an image as a JPEG data URI."""
     buffer = io.BytesIO()
     image.convert("RGB").save(buffer, "JPEG", quality=88)
@@ -147,30 +150,19 @@ def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> F
         raise SettingError("this counterfactual has no images attached.", "Call with_images(query, distractors) first.")
     from matplotlib.figure import Figure
 
-    used = used_distractors(cf)
-    panels: list[tuple[str, Image.Image, list[tuple[int, int]]]] = [
-        (
-            cf.class_name(cf.query_class),
-            cf.pictures.query,
-            [(n, e.query_cell) for n, e in enumerate(cf.edits)],
-        )
-    ]
-    for image in used:
-        cells = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == image]
-        panels.append((cf.class_name(cf.target), cf.pictures.distractors[image], cells))
+    panels = list(_panels(cf))
     figure = Figure(figsize=(2.6 * len(panels) + 3.2, 3.0), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.1])
-    for axis, (title, picture, marks) in zip(axes, panels, strict=False):
-        _draw_panel(axis, cf, title, picture, marks)
+    for axis, (_, name, picture, marks) in zip(axes, panels, strict=False):
+        assert picture is not None
+        _draw_panel(axis, cf, name, picture, marks)
     _draw_trace(axes[-1], cf)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
 
 
-def _draw_panel(
-    axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Sequence[tuple[int, int]]
-) -> None:
+def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Marks) -> None:
     from matplotlib.patches import Rectangle
 
     axis.imshow(image)
@@ -179,9 +171,8 @@ def _draw_panel(
     for number, cell in marks:
         left, top, right, bottom = cf.grid.box(cell, image.size)
         for edge, width in (("white", 4.0), (color(number), 2.2)):
-            axis.add_patch(
-                Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=edge, linewidth=width)
-            )
+            size = right - left, bottom - top
+            axis.add_patch(Rectangle((left, top), *size, fill=False, edgecolor=edge, linewidth=width))
         axis.text(
             left, top, f"{number + 1}", fontsize=7, fontweight="bold", va="top", ha="left",
             bbox={"facecolor": color(number), "edgecolor": "none", "pad": 1.2},

@@ -25,20 +25,14 @@ def no_progress(title: str, total: int, done: int = 0) -> AbstractContextManager
 @contextmanager
 def bars(title: str, total: int, done: int = 0) -> Iterator[Advance]:
     """Show a bar with rate and time left; where nobody watches, one line at the end."""
+    from rich import progress as show
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    text, rate = TextColumn("{task.description:<26}"), TextColumn("{task.fields[rate]}")
-    columns = (text, BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
+    text, rate = show.TextColumn("{task.description:<26}"), show.TextColumn("{task.fields[rate]}")
+    times = show.TimeElapsedColumn(), show.TimeRemainingColumn()
+    columns = (text, show.BarColumn(), show.MofNCompleteColumn(), rate, *times)
     console = Console(stderr=True)
-    with Progress(*columns, console=console, refresh_per_second=2, speed_estimate_period=3600) as progress:
+    with show.Progress(*columns, console=console, refresh_per_second=2, speed_estimate_period=3600) as progress:
         task = progress.add_task(title, total=total, completed=done, rate="")
         begun, made = time.monotonic(), 0
 

@@ -76,10 +76,6 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def __len__(self) -> int:
-        self._discover()
-        return len(self._members)
-
     def __repr__(self) -> str:
         return f"<{self.kind}s: {', '.join(self.names())}>"
 

@@ -28,7 +28,7 @@ LOCK = ".lock"
 
 
 def default_cache() -> Path:
-    """Return where caches go unless one says otherwise: ``$PARTSWAP_CACHE``, else the user's cache folder."""
+    """Return where caches go by default: ``$PARTSWAP_CACHE``, else the user's cache folder."""
     if "PARTSWAP_CACHE" in os.environ:
         return Path(os.environ["PARTSWAP_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "partswap"
@@ -140,11 +140,8 @@ class Store:
     def append(self, **rows: NDArray[Any]) -> None:
         """Add the next rows of every array."""
         lengths = {len(r) for r in rows.values()}
-        if (
-            len(lengths) != 1
-            or self.done + max(lengths) > self.count
-            or (self._layout and set(rows) != set(self.names))
-        ):
+        fits = len(lengths) == 1 and self.done + max(lengths) <= self.count
+        if not fits or (self._layout and set(rows) != set(self.names)):
             raise ShapeError(
                 f"{ {name: len(r) for name, r in rows.items()} } rows do not go on {self.folder.name} at {self.done} "
                 f"of {self.count}.",
@@ -173,17 +170,12 @@ class Store:
     def array(self, name: str) -> NDArray[Any]:
         """Return an array, memory-mapped and read-only; all of it must be there."""
         if not self.complete:
-            raise FileFormatError(
-                f"{self.folder} has {self.done} of {self.count} rows.",
-                "Run the command that made it again; it goes on.",
-            )
+            problem = f"{self.folder} has {self.done} of {self.count} rows."
+            raise FileFormatError(problem, "Run the command that made it again; it goes on.")
         if self.count == 0:
             return np.empty(0)
         shape, dtype, offset = self._layout[name]
-        return np.memmap(self._path(name), dtype, "r", offset, (self.count, *shape))
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.npy"
+        return np.memmap(self.folder / f"{name}.npy", dtype, "r", offset, (self.count, *shape))
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +208,7 @@ class Store:
             ) from error
 
     def _write(self, name: str, rows: NDArray[Any]) -> None:
-        path = self._path(name)
+        path = self.folder / f"{name}.npy"
         if name not in self._layout:
             with path.open("wb") as file:
                 header = {"descr": np.lib.format.dtype_to_descr(rows.dtype), "fortran_order": False}

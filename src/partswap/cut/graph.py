@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from torch import Tensor, fx
 
 from partswap.cut.layout import Layout
-from partswap.cut.mirror import quiet
+from partswap.cut.mirror import EvalModule, quiet
 from partswap.cut.trace import PREFIX, Trace
 from partswap.errors import CutError
 
@@ -25,19 +25,11 @@ _SHAPE_FUNCTIONS = {"sym_size.int", "sym_numel.default", "sym_stride.int", "nume
 
 
 class CrossingError(Exception):
-    """Pixels reach the logits around the node; `node` is one that bypasses it."""
-
-    def __init__(self, node: fx.Node) -> None:
-        super().__init__(str(node))
-        self.node = node
+    """Pixels reach the logits around the node, through the one it names."""
 
 
-class EvalGraphModule(fx.GraphModule):
+class EvalGraphModule(EvalModule, fx.GraphModule):
     """A graph module that stays in eval mode."""
-
-    def train(self, mode: bool = True) -> Self:
-        """Stay in eval mode, whatever `mode` says."""
-        return super().train(False)
 
 
 def asks_shape(node: fx.Node) -> bool:
@@ -64,7 +56,7 @@ def with_pixels(trace: Trace) -> dict[fx.Node, bool]:
 def clean_nodes(trace: Trace) -> set[fx.Node]:
     """Return the nodes at which the graph can be cut cleanly."""
     depends = with_pixels(trace)
-    needed = _ancestors([trace.logits])
+    needed = _ancestors(trace.logits)
     nodes = [node for node in trace.graph.nodes if node in needed and depends[node]]
     order = {node: i for i, node in enumerate(nodes)}
     last_use = {n: max((order[u] for u in n.users if u in order), default=len(nodes)) for n in nodes}
@@ -97,7 +89,7 @@ def cut_graph(
     """
     features = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    before = _ancestors([node])
+    before = _ancestors(node)
     for each in trace.graph.nodes:
         if each in before:
             copies[each] = features.node_copy(each, copies.__getitem__)
@@ -107,8 +99,8 @@ def cut_graph(
 
 def _head(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, clone: bool) -> fx.Graph:
     depends = with_pixels(trace)
-    after = _descendants(node)
-    needed = _ancestors([trace.logits])
+    after = _reached(node.users, lambda each: each.users)
+    needed = _ancestors(trace.logits)
     graph = fx.Graph()
     grid = graph.placeholder("grid")
     recorder = fx.proxy.GraphAppendingTracer(graph)
@@ -147,12 +139,11 @@ class _Shapes:
 
     def rebuild(self, node: fx.Node) -> Any:
         if not self.seen:
-            wanted = {n for n in self.trace.graph.nodes if asks_shape(n)}
             with quiet(self.probe.device):
                 for images in (self.probe[:2], self.probe[[0, 1, 0]]):
-                    watcher = _Watcher(fx.GraphModule(self.trace.root, self.trace.graph), wanted)
-                    watcher.run(images)
-                    self.seen.append(watcher.values)
+                    runner = fx.Interpreter(self.trace.root, garbage_collect_values=False, graph=self.trace.graph)
+                    runner.run(images)
+                    self.seen.append({n: value for n, value in runner.env.items() if asks_shape(n)})
         return self._value(self.seen[0][node], self.seen[1][node], node)
 
     def _value(self, two: Any, three: Any, node: fx.Node) -> Any:
@@ -165,20 +156,6 @@ class _Shapes:
         if self.batch is None:
             self.batch = self.graph.call_method("size", (self.grid, 0))
         return self.batch if two == 2 else self.graph.call_function(operator.mul, (self.batch, two // 2))
-
-
-class _Watcher(fx.Interpreter):
-    def __init__(self, module: fx.GraphModule, wanted: set[fx.Node]) -> None:
-        super().__init__(module)
-        # fx.GraphModule copies the graph it is given: nodes correspond by name.
-        self.names = {node.name: node for node in wanted}
-        self.values: dict[fx.Node, Any] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        if n.name in self.names:
-            self.values[self.names[n.name]] = value
-        return value
 
 
 def _module(trace: Trace, graph: fx.Graph, name: str) -> fx.GraphModule:
@@ -200,20 +177,16 @@ def _writes(node: fx.Node) -> bool:
     return node.op in ("call_method", "call_function") and name.endswith("_") and not name.endswith("__")
 
 
-def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
-    return set(_walk(nodes, lambda node: node.all_input_nodes))
+def _ancestors(node: fx.Node) -> set[fx.Node]:
+    return _reached([node], lambda each: each.all_input_nodes)
 
 
-def _descendants(node: fx.Node) -> set[fx.Node]:
-    return set(_walk(node.users, lambda each: list(each.users)))
-
-
-def _walk(start: Iterable[fx.Node], step: Any) -> Iterator[fx.Node]:
+def _reached(start: Iterable[fx.Node], step: Callable[[fx.Node], Iterable[fx.Node]]) -> set[fx.Node]:
     seen: set[fx.Node] = set()
     stack = list(start)
     while stack:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
-            yield node
             stack.extend(step(node))
+    return seen

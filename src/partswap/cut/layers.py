@@ -28,30 +28,14 @@ _IDLE = (nn.Identity, nn.Dropout, nn.Dropout2d)  # give what they get
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """A place where a model can be cut.
+    """A place where a model can be cut."""
 
-    Parameters
-    ----------
-    name : str
-        What to pass as `layer`.
-    grid : GridShape
-        Cells of the grid there.
-    channels : int
-        Channels of every cell.
-    kind : str
-        Class of the module.
-    is_default : bool
-        Whether `cut_network` cuts here when no layer is given.
-    note : str
-        Other names of the same place; prefix tokens, which stay with the query.
-    """
-
-    name: str
+    name: str  #: what to pass as `layer`
     grid: GridShape
     channels: int
-    kind: str
-    is_default: bool = False
-    note: str = ""
+    kind: str  #: class of the module
+    is_default: bool = False  #: whether `cut_network` cuts here when no layer is given
+    note: str = ""  #: other names of the same place; prefix tokens, which stay with the query
 
 
 def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerInfo]:
@@ -76,8 +60,7 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
         if layout.prefix:
             notes.append(f"+ {layout.prefix} prefix token{'s' * (layout.prefix > 1)}")
         kind = type(study.twin.get_submodule(name)).__name__
-        note = "; ".join(notes)
-        found.append(LayerInfo(name, layout.grid, layout.channels, kind, name == default, note))
+        found.append(LayerInfo(name, layout.grid, layout.channels, kind, name == default, "; ".join(notes)))
     return found
 
 
@@ -139,12 +122,11 @@ def find_places(study: Study) -> dict[str, list[str]]:
     taken: set[fx.Node] = set()
     for name in _units(study, nodes):
         if name in nodes and nodes[name] not in taken and study.is_grid(name):
-            if isinstance(study.twin.get_submodule(name), _IDLE) and taken & set(nodes[name].all_input_nodes):
-                taken.add(nodes[name])
-                continue
+            idle = isinstance(study.twin.get_submodule(name), _IDLE) and taken & set(nodes[name].all_input_nodes)
             taken.add(nodes[name])
-            # A stage gives what its last block gives.
-            places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
+            if not idle:
+                # A stage gives what its last block gives.
+                places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
     for name in reversed(list(places)):
         if study.matters(name):
             break
@@ -189,9 +171,8 @@ def _repeats(module: nn.Module) -> bool:
 
 def _thinned(model: nn.Module, places: dict[str, list[str]]) -> dict[str, list[str]]:
     """Leave out a plain layer that is followed by its own normalisation or activation."""
-    names = list(places)
     hidden = set()
-    for name, after in pairwise(names):
+    for name, after in pairwise(places):
         siblings = after.rpartition(".")[0] == name.rpartition(".")[0]
         if siblings and _is_plain(model.get_submodule(name)) and isinstance(model.get_submodule(after), _POINTWISE):
             hidden.add(name)

@@ -19,24 +19,12 @@ MAX_PREFIX = 8
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the grid is in a raw output.
+    """Where the grid is in a raw output; tokens are ``(n, prefix + h * w, d)`` in row-major order."""
 
-    Parameters
-    ----------
-    kind : {"nchw", "nhwc", "tokens"}
-        Order of the axes; tokens are ``(n, prefix + h * w, d)`` in row-major order.
-    grid : GridShape
-        Cells of the grid.
-    channels : int
-        Channels of every cell.
-    prefix : int
-        Tokens before the first cell.
-    """
-
-    kind: Literal["nchw", "nhwc", "tokens"]
+    kind: Literal["nchw", "nhwc", "tokens"]  #: order of the axes
     grid: GridShape
     channels: int
-    prefix: int = 0
+    prefix: int = 0  #: tokens before the first cell
 
     def to_grid(self, raw: Tensor) -> Grids:
         """Return the grids of a raw output; prefix tokens are their context."""
@@ -76,7 +64,7 @@ def find_layout(
     Parameters
     ----------
     shape : sequence of int
-        Shape of the layer's output.
+        Shape of the layer's output; empty if it is no tensor.
     layer : str
         Name of the layer, for messages.
     image : tuple of int
@@ -88,16 +76,15 @@ def find_layout(
     wider : callable
         Returns the shape that a wider image gives (None if the model refuses one); asked only in doubt.
     """
-    batch, height, width = image
+    if not shape:
+        raise LayerError(f"layer {layer!r} returns no tensor.", "Choose another; list_layers(model) shows them.")
+    batch, *size = image
     if len(shape) not in (3, 4) or shape[0] != batch:
         raise LayerError(
             f"the output of layer {layer!r} has shape {tuple(shape)} for {batch} images: that is no grid.",
             "Choose a layer before pooling or flattening; list_layers(model) shows them.",
         )
-    if len(shape) == 3:
-        layout = _tokens(shape, layer, (height, width), model, hints)
-    else:
-        layout = _four_axes(shape, (height, width), model, wider)
+    layout = _tokens(shape, layer, size, model, hints) if len(shape) == 3 else _four_axes(shape, size, model, wider)
     if layout.grid.cells == 1:
         raise LayerError(
             f"the output of layer {layer!r} is a 1 x 1 grid: there is only one cell to swap.",
@@ -107,10 +94,7 @@ def find_layout(
 
 
 def _four_axes(
-    shape: Sequence[int],
-    image: tuple[int, int],
-    model: nn.Module,
-    wider: Callable[[], Sequence[int] | None],
+    shape: Sequence[int], image: Sequence[int], model: nn.Module, wider: Callable[[], Sequence[int] | None]
 ) -> Layout:
     _, a, b, c = shape
     first, last = (Layout("nchw", GridShape(b, c), a), Layout("nhwc", GridShape(a, b), c))
@@ -125,23 +109,18 @@ def _four_axes(
     return last if str(getattr(model, "output_fmt", "")).upper().endswith("NHWC") else first
 
 
-def _misfit(grid: tuple[int, int], image: tuple[int, int]) -> float:
+def _misfit(grid: tuple[int, int], image: Sequence[int]) -> float:
     return abs(math.log((grid[0] * image[1]) / (grid[1] * image[0])))
 
 
 def _tokens(
-    shape: Sequence[int],
-    layer: str,
-    image: tuple[int, int],
-    model: nn.Module,
-    hints: Sequence[tuple[int, int]],
+    shape: Sequence[int], layer: str, image: Sequence[int], model: nn.Module, hints: Sequence[tuple[int, int]]
 ) -> Layout:
     _, tokens, channels = shape
+    prefixes = list(range(MAX_PREFIX + 1))
     declared = getattr(model, "num_prefix_tokens", None)
-    declared = declared if isinstance(declared, int) else None
-    prefixes = range(MAX_PREFIX + 1)
-    if declared is not None:  # its own word first; a patch embedding has no prefix yet
-        prefixes = dict.fromkeys([declared, 0, *prefixes])  # type: ignore[assignment]
+    if isinstance(declared, int):  # its own word first; a patch embedding has no prefix yet
+        prefixes = list(dict.fromkeys([declared, *prefixes]))
     # The convolution that made the patches knows the grid best, and the square is the guess of last resort.
     for known in (list(hints)[::-1], None):
         for prefix in prefixes:
@@ -157,7 +136,7 @@ def _tokens(
     )
 
 
-def _proportional(cells: int, image: tuple[int, int]) -> list[tuple[int, int]]:
+def _proportional(cells: int, image: Sequence[int]) -> list[tuple[int, int]]:
     """Return the one factorisation of `cells` that has the image's proportions, if there is one."""
     h = round(math.sqrt(cells * image[0] / image[1]))
     return [(h, cells // h)] if h and cells % h == 0 and _misfit((h, cells // h), image) < 0.1 else []

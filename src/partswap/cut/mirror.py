@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from partswap.errors import CutError, LayerError, NondeterministicModelError, NonFiniteError, ShapeError
+from partswap.errors import CutError, LayerError, NondeterministicModelError, NonFiniteError, ShapeError, suggest
 
 DEFAULT_SIZE = 224
 
@@ -32,7 +32,7 @@ class EvalModule(nn.Module):
 def mirror(model: nn.Module, *, in_place: bool = False) -> nn.Module:
     """Return `model` as new module objects, in eval mode, that share its parameters and buffers.
 
-    Activations of the mirror do not work in place, unless asked for; a model that relies on it then gives other logits.
+    Without `in_place`, no activation of the mirror works in place; a model that relies on it then gives other logits.
     """
     model = getattr(model, "_orig_mod", model)  # hooks and tracers see nothing of what torch.compile made
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -54,7 +54,7 @@ def mirror(model: nn.Module, *, in_place: bool = False) -> nn.Module:
     except Exception as error:  # whatever an attribute's own copying raises
         raise CutError(
             f"{type(model).__name__} holds something that cannot be copied ({error}).",
-            "Remove that attribute from the model before splitting it.",
+            "Remove that attribute from the model before cutting it.",
         ) from error
     for module in twin.modules() if not in_place else ():
         # An in-place activation at the start of the head would overwrite the grid that it is given.
@@ -98,25 +98,13 @@ def quiet(device: torch.device) -> Iterator[None]:
 
 
 class Survey(NamedTuple):
-    """What one pass of a probe shows.
-
-    Parameters
-    ----------
-    probe, logits : Tensor
-        What went in and what came out.
-    shapes : dict
-        Output shape of every module that ran, in order of completion; empty if there is no tensor.
-    convolved : dict
-        Grid of every convolution.
-    calls : dict
-        How often every module ran.
-    """
+    """What one pass of a probe shows."""
 
     probe: Tensor
     logits: Tensor
-    shapes: dict[str, tuple[int, ...]]
-    convolved: dict[str, tuple[int, int]]
-    calls: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]  #: output of every module that ran, in order of completion; () is no tensor
+    convolved: dict[str, tuple[int, int]]  #: grid of every convolution
+    calls: dict[str, int]  #: how often every module ran
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -193,8 +181,9 @@ def make_probe(model: nn.Module, probe: Tensor | None) -> Tensor:
         if len(probe) == 1:  # one image cannot show that a batch size was baked in
             probe = torch.cat([probe, probe.flip(-1)])
         return probe.detach()[:2].to(like.device, like.dtype)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(2, image_channels(model), *image_size(model), generator=generator)
+    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
+    channels = 3 if first is None else first.in_channels
+    images = torch.randn(2, channels, *image_size(model), generator=torch.Generator().manual_seed(0))
     return images.to(like.device, like.dtype)
 
 
@@ -214,12 +203,6 @@ def image_size(model: nn.Module) -> tuple[int, int]:
         if size and len(size) == 3:
             return int(size[1]), int(size[2])
     return DEFAULT_SIZE, DEFAULT_SIZE
-
-
-def image_channels(model: nn.Module) -> int:
-    """Return how many channels the first convolution takes, 3 if there is none."""
-    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
-    return 3 if first is None else first.in_channels
 
 
 def first_tensor(output: Any) -> Tensor | None:
@@ -259,10 +242,12 @@ def same(a: Tensor, b: Tensor, atol: float) -> bool:
     return bool(((a - b).abs() <= tolerance).all())
 
 
-def check_layer(model: nn.Module, layer: str, ran: Sequence[str], suggestion: str) -> None:
-    """Raise `LayerError` if `layer` is no module of the model, or never runs."""
+def check_layer(model: nn.Module, layer: str, ran: Collection[str]) -> None:
+    """Raise `LayerError` if `layer` is no module of the model, or is not among those that `ran`."""
     if layer not in dict(model.named_modules()) or not layer:
-        raise LayerError(f"the model has no layer {layer!r}.", f"{suggestion} list_layers(model) shows them all.")
+        raise LayerError(
+            f"the model has no layer {layer!r}.", f"{suggest(layer, ran)} list_layers(model) shows them all."
+        )
     if layer not in ran:
         raise LayerError(
             f"layer {layer!r} does not run by itself in the model's forward pass (a container, or unused).",

@@ -2,7 +2,7 @@
 
 Three routes, tried in this order: torch.fx (the head stays a readable graph of the model's own modules),
 torch.export (a graph of elementary operations), and replay (the head runs the whole network with the grid put
-in at the layer; slow, but right). Whichever is taken is checked on a probe; `Split.route` says which it was.
+in at the layer; slow, but right). Whichever is taken is checked on a probe; `Cut.route` says which it was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from partswap.cut.graph import CrossingError, clean_nodes, cut_graph
 from partswap.cut.layout import Layout
-from partswap.cut.mirror import EvalModule, same
+from partswap.cut.mirror import EvalModule, check_layer, same
 from partswap.cut.replay import ReplayFeatures, ReplayHead
 from partswap.cut.study import Study
 from partswap.cut.trace import Trace
@@ -41,7 +41,7 @@ class Features(EvalModule):
         if shape != self.layout.grid:
             raise ShapeError(
                 f"images of shape {tuple(images.shape)} give a grid of {shape} cells, not {self.layout.grid}.",
-                "Resize them, or split the model again with `probe` a batch of images of this size.",
+                "Resize them, or cut the model again with `probe` a batch of images of this size.",
             )
         return grids
 
@@ -49,23 +49,14 @@ class Features(EvalModule):
 class Head(EvalModule):
     """Grids ``(m, d, h, w)`` to logits ``(m, classes)``.
 
-    Parameters
-    ----------
-    body : nn.Module
-        Takes a grid, and the context if one is needed; a ``torch.fx.GraphModule`` unless replayed.
-    layout : Layout
-        How the network itself holds the grid.
-
-    Attributes
-    ----------
-    needs_context : bool
-        Whether the head needs the tokens that stay with the query (class token, registers) besides the grid.
+    `body` takes a grid in the network's own layout; it is a ``torch.fx.GraphModule`` unless replayed.
     """
 
     def __init__(self, body: nn.Module, layout: Layout) -> None:
         super().__init__()
         self.body = body
         self.layout = layout
+        #: Whether it needs the tokens that stay with the query (class token, registers) besides the grid.
         self.needs_context = layout.prefix > 0
         self.train()
 
@@ -78,8 +69,9 @@ class Head(EvalModule):
                 f"the head got a grid of shape {tuple(grids.values.shape)}.",
                 f"Pass (grids, {', '.join(map(str, expected))}).",
             )
+        logits: Tensor
         if not self.needs_context:
-            logits: Tensor = self.body(grids.values)
+            logits = self.body(grids.values)
             return logits
         context, count = self.check_context(grids.context), len(grids.values)
         if len(context) not in (1, count):
@@ -116,12 +108,8 @@ class Cut:
         `Grids`, or plain grids ``(m, d, h, w)``, to logits ``(m, classes)``.
     layer : str
         Where the cut is.
-    grid : GridShape
-        Cells of the grid.
-    channels : int
-        Channels of every cell.
-    classes : int
-        Logits of the head.
+    grid, channels, classes : GridShape, int, int
+        Cells of a grid, channels of a cell, and logits of the head.
     route : {"fx", "export", "replay"}
         How the cut was made; with "replay" every call of the head runs the whole network.
     """
@@ -183,7 +171,7 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
     if layer is None:
         layer = choose_default(study)
     layer = layer.removeprefix("_orig_mod.")  # the names of a compiled model are those of the model inside it
-    study.check_layer(layer)
+    check_layer(study.twin, layer, study.survey.shapes)
     layout = study.layout(layer)
     if not study.matters(layer):
         raise LayerError(
@@ -191,6 +179,20 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
             "Choose an earlier layer; list_layers(model) shows them.",
         )
     failures: list[str] = []
+    for route, features, head in _cuts(study, layer, layout, failures):
+        problem = _problem(study, layer, features, head, atol)
+        if problem is None:
+            classes = study.survey.logits.shape[1]
+            return Cut(features, head, layer, layout.grid, layout.channels, classes, route)
+        failures.append(f"{route}: {problem}")
+    raise CutError(
+        f"no cut at {layer!r} reproduces the model ({'; '.join(failures)}).",
+        "If pixels reach the logits around this layer, choose another; list_layers(model) shows them.",
+    )
+
+
+def _cuts(study: Study, layer: str, layout: Layout, failures: list[str]) -> Iterator[tuple[Route, Features, Head]]:
+    """Yield the cut by every route that can make one, best first; note in `failures` why others cannot."""
     for trace in study.traces(failures):
         node = trace.outputs.get(layer)
         if node is None:
@@ -199,26 +201,16 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
         if node not in clean_nodes(trace):
             raise _crossing(study, trace, layer)
         try:
-            features, head = _cut(study, trace, layer, layout)
+            parts = _cut(study, trace, layer, layout)
         except CrossingError as error:
             raise _crossing(study, trace, layer) from error
         except Exception as error:  # an unusual graph; the next route may do
             failures.append(f"{trace.route}: {type(error).__name__}: {error}")
             continue
-        problem = _problem(study, layer, features, head, atol)
-        if problem is None:
-            return _made(study, layer, layout, features, head, trace.route)
-        failures.append(f"{trace.route}: {problem}")
+        yield trace.route, *parts
     calls = study.survey.calls[layer]
-    features = Features(ReplayFeatures(study.twin, layer, calls), layout)
-    head = Head(ReplayHead(study.twin, layer, calls, layout, study.survey.probe), layout)
-    problem = _problem(study, layer, features, head, atol)
-    if problem is None:
-        return _made(study, layer, layout, features, head, "replay")
-    raise CutError(
-        f"no cut at {layer!r} reproduces the model ({'; '.join([*failures, f'replay: {problem}'])}).",
-        "If pixels reach the logits around this layer, choose another; list_layers(model) shows them.",
-    )
+    replayed = ReplayHead(study.twin, layer, calls, layout, study.survey.probe)
+    yield "replay", Features(ReplayFeatures(study.twin, layer, calls), layout), Head(replayed, layout)
 
 
 def _cut(study: Study, trace: Trace, layer: str, layout: Layout) -> tuple[Features, Head]:
@@ -259,8 +251,3 @@ def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
         "(it is inside a residual or dense block).",
         f"The nearest clean cut is {nearest!r}." if nearest else "list_layers(model) shows where it can be cut.",
     )
-
-
-def _made(study: Study, layer: str, layout: Layout, features: Features, head: Head, route: Route) -> Cut:
-    classes = study.survey.logits.shape[1]
-    return Cut(features, head, layer, layout.grid, layout.channels, classes, route)

@@ -10,22 +10,14 @@ from torch import Tensor, nn
 
 from partswap.cut.graph import clean_nodes
 from partswap.cut.layout import Layout, find_layout
-from partswap.cut.mirror import check_layer, mirror, quiet, same, survey, without_hooks
+from partswap.cut.mirror import mirror, quiet, same, survey, without_hooks
 from partswap.cut.replay import ReplayFeatures, ReplayHead
 from partswap.cut.trace import Trace, trace_export, trace_fx
-from partswap.errors import CutError, LayerError, suggest
+from partswap.errors import CutError, LayerError
 
 
 class Study:
-    """A model under study; every step is done once, when first needed.
-
-    Parameters
-    ----------
-    model : nn.Module
-        The user's model; it is mirrored, never touched.
-    probe : Tensor, optional
-        Images to send through it.
-    """
+    """A model under study, through its mirror; every step is done once, when first needed."""
 
     def __init__(self, model: nn.Module, probe: Tensor | None = None) -> None:
         if not isinstance(model, nn.Module):
@@ -44,11 +36,6 @@ class Study:
     def quiet(self) -> AbstractContextManager[None]:
         """Run without gradients and without a trace in the global random state."""
         return quiet(self.survey.probe.device)
-
-    def check_layer(self, layer: str) -> None:
-        """Raise `LayerError` if there is no such layer, with the nearest names."""
-        ran = list(self.survey.shapes)
-        check_layer(self.twin, layer, ran, suggest(layer, ran))
 
     def traces(self, failures: list[str] | None = None) -> Iterator[Trace]:
         """Give the graphs of the model, best first; note in `failures` why one could not be made."""
@@ -72,27 +59,17 @@ class Study:
 
     def layout(self, layer: str) -> Layout:
         """Return how a layer's output holds a grid."""
-        if layer in self._layouts:
-            return self._layouts[layer]
-        shape = self.survey.shapes[layer]
-        if not shape:
-            raise LayerError(
-                f"layer {layer!r} returns no tensor.",
-                "Choose another; list_layers(model) shows them.",
+        if layer not in self._layouts:
+            shape, hints = self.survey.shapes[layer], self.survey.hints(layer)
+            self._layouts[layer] = find_layout(
+                shape, layer, self.survey.image, model=self.twin, hints=hints, wider=lambda: self._wider(layer)
             )
-        self._layouts[layer] = find_layout(
-            shape,
-            layer,
-            self.survey.image,
-            model=self.twin,
-            hints=self.survey.hints(layer),
-            wider=lambda: self._wider(layer),
-        )
         return self._layouts[layer]
 
-    def output(self, layer: str) -> Tensor:
-        """Return what a layer gives for the probe."""
-        raw: Tensor = ReplayFeatures(self.twin, layer, self.survey.calls[layer])(self.survey.probe)
+    def output(self, layer: str, images: Tensor | None = None) -> Tensor:
+        """Return what a layer gives for images, by default the probe."""
+        features = ReplayFeatures(self.twin, layer, self.survey.calls[layer])
+        raw: Tensor = features(self.survey.probe if images is None else images)
         return raw
 
     def nearest_clean(self, trace: Trace, layer: str) -> str | None:
@@ -136,9 +113,8 @@ class Study:
 
     def _wider(self, layer: str) -> tuple[int, ...] | None:
         probe = self.survey.probe
-        wide = F.pad(probe, (0, probe.shape[3]))
         try:
             with self.quiet():
-                return tuple(ReplayFeatures(self.twin, layer, self.survey.calls[layer])(wide).shape)
+                return tuple(self.output(layer, F.pad(probe, (0, probe.shape[3]))).shape)
         except Exception:  # the model takes images of one size only
             return None

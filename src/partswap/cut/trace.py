@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,24 +27,12 @@ MAX_OPAQUE = 24
 
 @dataclass(frozen=True)
 class Trace:
-    """A network as a graph.
+    """A network as a graph."""
 
-    Parameters
-    ----------
-    route : {"fx", "export"}
-        How the graph was made.
-    root : nn.Module
-        Holds the modules and tensors that the nodes name.
-    graph : fx.Graph
-        From one placeholder (the images) to the logits.
-    outputs : dict of str to fx.Node
-        The last output of every layer; its first tensor if there are several.
-    """
-
-    route: Literal["fx", "export"]
-    root: nn.Module
-    graph: fx.Graph
-    outputs: dict[str, fx.Node]
+    route: Literal["fx", "export"]  #: how the graph was made
+    root: nn.Module  #: holds the modules and tensors that the nodes name
+    graph: fx.Graph  #: from one placeholder (the images) to the logits
+    outputs: dict[str, fx.Node]  #: the last output of every layer; its first tensor if there are several
 
     @property
     def images(self) -> fx.Node:
@@ -149,17 +138,14 @@ def _inside(node: fx.Node) -> set[str]:
     return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
 
-class _hushed:  # noqa: N801, a context manager reads as a verb
+@contextmanager
+def _hushed(*names: str) -> Iterator[None]:
     """Silence loggers; torch.export logs what a fallback expects as if the user had to act on it."""
-
-    def __init__(self, *names: str) -> None:
-        self.loggers = [logging.getLogger(name) for name in names]
-
-    def __enter__(self) -> None:
-        self.before = [logger.disabled for logger in self.loggers]
-        for logger in self.loggers:
-            logger.disabled = True
-
-    def __exit__(self, *_: object) -> None:
-        for logger, disabled in zip(self.loggers, self.before, strict=True):
+    before = {logger: logger.disabled for logger in map(logging.getLogger, names)}
+    for logger in before:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in before.items():
             logger.disabled = disabled

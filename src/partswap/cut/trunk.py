@@ -9,7 +9,7 @@ from partswap.cut.layout import Layout, find_layout
 from partswap.cut.mirror import EvalModule, Survey, check_layer, make_probe, mirror, observe, quiet, without_hooks
 from partswap.cut.network import Features
 from partswap.cut.replay import ReplayFeatures
-from partswap.errors import LayerError, suggest
+from partswap.errors import LayerError
 
 
 class Trunk(EvalModule):
@@ -35,7 +35,7 @@ class Trunk(EvalModule):
             seen = observe(twin, probe)
         if layer is None:
             layer = _last_grid(twin, seen)
-        check_layer(twin, layer, list(seen.shapes), suggest(layer, seen.shapes))
+        check_layer(twin, layer, seen.shapes)
         self.layer = layer
         self.layout = _layout(twin, seen, layer)
         self.features = Features(ReplayFeatures(twin, layer, seen.calls[layer]), self.layout)
@@ -48,8 +48,6 @@ class Trunk(EvalModule):
 
 
 def _layout(twin: nn.Module, seen: Survey, layer: str) -> Layout:
-    if not seen.shapes[layer]:
-        raise LayerError(f"layer {layer!r} returns no tensor.", "Choose another.")
     return find_layout(seen.shapes[layer], layer, seen.image, model=twin, hints=seen.hints(layer))
 
 

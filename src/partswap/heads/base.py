@@ -21,18 +21,10 @@ Cost = TypeVar("Cost", int, float)
 
 @dataclass
 class Prepared:
-    """Grids in the middle of a search, with what the evaluator wants to remember about them.
+    """Grids in the middle of a search, with what the evaluator wants to remember about them."""
 
-    Attributes
-    ----------
-    cells : Tensor
-        ``(states, h*w, d)``.
-    logits : Tensor
-        ``(states, classes)``, what the head says of these grids.
-    """
-
-    cells: Tensor
-    logits: Tensor
+    cells: Tensor  #: ``(states, h*w, d)``
+    logits: Tensor  #: ``(states, classes)``, what the head says of these grids
 
 
 def lead(logits: Tensor, target: int) -> Tensor:
@@ -72,8 +64,6 @@ class SwapEvaluator(ABC):
         #: Costs that were measured; a plan shares them among its evaluators, since they depend on the head only.
         self.measured: dict[tuple[object, ...], Any] = {}
 
-    # -- what each kind of head must say ----------------------------------------------------------------------------
-
     @abstractmethod
     def prepare(self, cells: Tensor) -> Prepared:
         """Prepare grids given as cells ``(states, h*w, d)``."""
@@ -97,16 +87,13 @@ class SwapEvaluator(ABC):
 
     def call(self, grids: Tensor) -> Tensor:
         """Return what the head says of grids ``(m, d, h, w)``, each with the query's context."""
-        logits: Tensor = (
-            self.head(grids) if self.context is None else self.head(grids, self.context.expand(len(grids), -1, -1))
-        )
+        context = () if self.context is None else (self.context.expand(len(grids), -1, -1),)
+        logits: Tensor = self.head(grids, *context)
         return logits
 
     def run(self, cells: Tensor) -> Tensor:
         """Return the logits of grids given as cells ``(m, h*w, d)``; gradients pass through it."""
         return self.call(self.to_grids(cells))
-
-    # -- what follows from it ---------------------------------------------------------------------------------------
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
         """Return the grids after these swaps, prepared."""
@@ -165,13 +152,11 @@ class SwapEvaluator(ABC):
         return int(size)
 
     def fixed_bytes(self) -> int:
-        """Return how much memory `logits` takes whatever the number of candidates; it may grow with the budget.
+        """Return how much memory `logits` takes whatever the number of candidates.
 
-        A budget that holds the least possible and one candidate must be enough.
+        It may grow with the budget, but a budget that holds its least and one candidate must be enough.
         """
         return 0
-
-    # -- helpers ----------------------------------------------------------------------------------------------------
 
     def measure(self, cost: Callable[[Run, Tensor], Cost], module: nn.Module, row: Tensor) -> Cost:
         """Return what a row costs in a module (see `costs`), which runs it the first time only."""

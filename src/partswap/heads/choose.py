@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from partswap.cut.mirror import mirror
 from partswap.cut.network import Head
-from partswap.errors import NonFiniteError, ShapeError
+from partswap.errors import ShapeError
 from partswap.grid import GridShape
 from partswap.heads.base import SwapEvaluator
 from partswap.heads.convolutional import ConvolutionalEvaluator
@@ -45,17 +45,13 @@ class HeadPlan:
         self.head = mirror(head) if busy else head
         self._faithful = mirror(head, in_place=True) if busy else head
         self.grid = grid
-        self.structure: Structure | None = understand(self.head, grid)
-        self.layer: FirstLayer | None = None
-        self.kind = "dense"
         self._checked = False
         self._measured: dict[tuple[object, ...], Any] = {}
-        if self.structure is not None and self.structure.collapse == "flatten":
-            self.layer = first_layer(self.structure, grid.cells)
-            self.kind = "flattened" if self.layer is not None else "dense"
-        elif self.structure is not None:
-            self.kind = "convolutional" if self.structure.operations else "pooled"
-        if self.kind == "dense":
+        #: What was understood of the head; nothing if it is evaluated densely.
+        self._read: Structure | FirstLayer | None = understand(self.head, grid)
+        if self._read is not None and self._read.collapse == "flatten":
+            self._read = first_layer(self._read, grid.cells)
+        if self._read is None:
             self.head = trimmed(self.head)
 
     def evaluator(
@@ -71,24 +67,33 @@ class HeadPlan:
         evaluator = self._make(query, distractors, memory_bytes, context)
         if not self._checked:
             if not self._check(evaluator, query):
-                self.kind, self.layer, self.structure = "dense", None, None
+                self._read = None
                 evaluator = self._make(query, distractors, memory_bytes, context)
             self._checked = True  # only now: a check that raises has shown nothing
         return evaluator
 
     def _make(self, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None) -> SwapEvaluator:
-        evaluator = self._of_kind(query, distractors, memory_bytes, context)
+        given = self.head, query, distractors, memory_bytes
+        evaluator: SwapEvaluator
+        if self._read is None:
+            evaluator = DenseEvaluator(*given, context)
+        elif isinstance(self._read, FirstLayer):
+            evaluator = FlattenedEvaluator(*given, self._read)
+        elif self._read.operations:
+            evaluator = ConvolutionalEvaluator(*given, self._read)
+        else:
+            evaluator = PooledEvaluator(*given, self._read)
         evaluator.measured = self._measured
         return evaluator
 
-    def _of_kind(self, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None) -> SwapEvaluator:
-        if self.kind == "flattened" and self.layer is not None:
-            return FlattenedEvaluator(self.head, query, distractors, memory_bytes, self.layer)
-        if self.kind == "convolutional" and self.structure is not None:
-            return ConvolutionalEvaluator(self.head, query, distractors, memory_bytes, self.structure)
-        if self.kind == "pooled" and self.structure is not None:
-            return PooledEvaluator(self.head, query, distractors, memory_bytes, self.structure)
-        return DenseEvaluator(self.head, query, distractors, memory_bytes, context)
+    @property
+    def kind(self) -> str:
+        """The name of the evaluator: "dense", "flattened", "convolutional" or "pooled"."""
+        if self._read is None:
+            return "dense"
+        if isinstance(self._read, FirstLayer):
+            return "flattened"
+        return "convolutional" if self._read.operations else "pooled"
 
     @torch.no_grad()
     def _check(self, evaluator: SwapEvaluator, query: Tensor) -> bool:
@@ -104,19 +109,12 @@ class HeadPlan:
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
             got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ShapeError(f"the head returned {got} for one grid.", "It must return logits (grids, classes).")
-        if not bool(torch.isfinite(logits).all()):
-            raise NonFiniteError(
-                "the head returned NaN or infinite logits.",
-                "Check its weights, and that it gets the features it was trained on.",
-            )
+        evaluator.check(logits)
         if not _close(evaluator.start.logits, logits):
             # It was misread; or it relies on working in place, which its mirror does not do.
             self.head = self._faithful
             return False
-        return self.kind != "convolutional" or not self._costs_more(evaluator, query)
-
-    def _costs_more(self, evaluator: SwapEvaluator, query: Tensor) -> bool:
-        return evaluator.macs_per_candidate() >= module_macs(self.head, query[None])
+        return self.kind != "convolutional" or evaluator.macs_per_candidate() < module_macs(self.head, query[None])
 
     def __repr__(self) -> str:
         return f"HeadPlan({self.kind}, {self.grid})"

@@ -26,13 +26,10 @@ _OFFSETS = [(down, right) for down in range(3) for right in range(3)]
 
 @dataclass
 class ConvolutionalState(Prepared):
-    """Remembers the values of the unedited grids that are read again, each ``(states, h*w, d)``, by number.
+    """Remembers the values of the unedited grids that are read again."""
 
-    `mean` is that of the last value over cells, ``(states, d)``.
-    """
-
-    values: dict[int, Tensor]
-    mean: Tensor
+    values: dict[int, Tensor]  #: by number, each ``(states, h*w, d)``
+    mean: Tensor  #: of the last value over cells, ``(states, d)``
 
 
 class ConvolutionalEvaluator(SwapEvaluator):
@@ -60,8 +57,6 @@ class ConvolutionalEvaluator(SwapEvaluator):
     def _neighbour(self, row: Tensor, col: Tensor) -> Tensor:
         inside = (row >= 0) & (row < self.shape.h) & (col >= 0) & (col < self.shape.w)
         return torch.where(inside, row * self.shape.w + col, -1)
-
-    # -- the unedited grid ------------------------------------------------------------------------------------------
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Run all operations on the whole grids and keep the values that are read again."""
@@ -100,8 +95,6 @@ class ConvolutionalEvaluator(SwapEvaluator):
         flat = torch.cat(neighbours, 3).view(-1, 9 * x.shape[2])
         return torch.addmm(operation.bias, flat, operation.weight.view(flat.shape[1], -1)).view(*x.shape[:2], -1)
 
-    # -- gradients --------------------------------------------------------------------------------------------------
-
     def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
         """Go back through the tail, then through the operations, whose values are known: nothing is run again."""
         assert isinstance(prepared, ConvolutionalState)
@@ -138,8 +131,6 @@ class ConvolutionalEvaluator(SwapEvaluator):
         for number, (down, right) in enumerate(_OFFSETS):
             padded[:, 2 - down : 2 - down + h, 2 - right : 2 - right + w] += parts[:, :, :, number]
         return padded[:, 1:-1, 1:-1].reshape(*out.shape[:3], d)
-
-    # -- the edited ones --------------------------------------------------------------------------------------------
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Propagate the windows of all candidates."""
@@ -188,20 +179,12 @@ class ConvolutionalEvaluator(SwapEvaluator):
 
 @dataclass(frozen=True)
 class _Pack:
-    """The cells on the grid of the windows of one size: one row each, those of the first candidate first.
+    """The cells on the grid of the windows of one size: one row each, those of the first candidate first."""
 
-    Attributes
-    ----------
-    candidate, cell, place : Tensor
-        ``(rows,)``: the candidate, its cell, and where that stands among the cells of all unedited grids.
-    row : Tensor
-        ``(candidates * h*w,)``: the row of every cell of every candidate, if it has one.
-    """
-
-    candidate: Tensor
-    cell: Tensor
-    place: Tensor
-    row: Tensor
+    candidate: Tensor  #: of each row
+    cell: Tensor  #: of each row
+    place: Tensor  #: of each row: where its cell stands among the cells of all unedited grids
+    row: Tensor  #: ``(candidates * h*w,)``: the row of every cell of every candidate, if it has one
 
 
 class _Windows:
@@ -210,8 +193,7 @@ class _Windows:
     def __init__(
         self, evaluator: ConvolutionalEvaluator, prepared: ConvolutionalState, state: Tensor, i: Tensor
     ) -> None:
-        self.evaluator, self.prepared = evaluator, prepared
-        self.state, self.i = state, i
+        self.evaluator, self.prepared, self.state, self.i = evaluator, prepared, state, i
         self.packs: dict[int, _Pack] = {}
 
     def pack(self, reach: int) -> _Pack:

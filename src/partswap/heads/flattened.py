@@ -25,35 +25,20 @@ CHEAP_TABLE_MACS = 1e10
 
 @dataclass
 class FlattenedState(Prepared):
-    """Remembers the first layer's output, ``(states, hidden)``, and what each cell gives to it.
+    """Remembers the first layer's output and what each cell gives to it."""
 
-    The latter, `own`, is ``(states, h*w, hidden)``.
-    """
-
-    hidden: Tensor
-    own: Tensor
+    hidden: Tensor  #: ``(states, hidden)``
+    own: Tensor  #: ``(states, h*w, hidden)``
 
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """The first linear layer and what follows it.
+    """The first linear layer and what follows it."""
 
-    Attributes
-    ----------
-    whole : Tensor
-        The layer's own weight, ``(hidden, d * h*w)``, channel first.
-    per_cell : Tensor
-        The same, laid out so that each cell's part is in one piece, one row per channel: ``(h*w, d, hidden)``.
-    bias : Tensor
-        ``(hidden,)``.
-    rest : torch.nn.Module
-        From the layer's output to logits.
-    """
-
-    whole: Tensor
-    per_cell: Tensor
-    bias: Tensor
-    rest: nn.Module
+    whole: Tensor  #: the layer's own weight, ``(hidden, d * h*w)``, channel first
+    per_cell: Tensor  #: the same, each cell's part in one piece, one row per channel: ``(h*w, d, hidden)``
+    bias: Tensor  #: ``(hidden,)``
+    rest: nn.Module  #: from the layer's output to logits
 
 
 def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
@@ -62,19 +47,17 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     if not isinstance(tail, fx.GraphModule):
         return None
     nodes = list(tail.graph.nodes)
-    entry = nodes[0]
-    current = entry
+    before = [nodes[0]]  # the vector, and what does nothing to it
     while True:
-        if len(current.users) != 1:
+        if len(before[-1].users) != 1:
             return None
-        node = next(iter(current.users))
+        node = next(iter(before[-1].users))
         module = tail.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Identity | nn.Dropout) or node.target is torch.clone:
-            current = node
-            continue
-        if not isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear):
+            break
+        if not isinstance(module, nn.Identity | nn.Dropout) and node.target is not torch.clone:
             return None
-        break
+        before.append(node)
     weight = module.weight.detach().float()  # (hidden, d * h*w), channel first
     hidden, width = weight.shape
     per_cell = _laid_out(weight.view(hidden, width // cells, cells))
@@ -82,7 +65,6 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     graph = fx.Graph()
     # A copy, because what follows is often an activation in place, and the vector is needed again.
     copies: dict[fx.Node, fx.Node] = {node: graph.call_function(torch.clone, (graph.placeholder("hidden"),))}
-    before = {entry, current, *_between(entry, current)}
     for other in nodes:
         if other not in copies and other not in before:
             copies[other] = graph.node_copy(other, copies.__getitem__)
@@ -96,15 +78,6 @@ def _laid_out(weight: Tensor, rows: int = 16) -> Tensor:
     for start in range(0, hidden, rows):
         out[:, :, start : start + rows] = weight[start : start + rows].permute(2, 1, 0)
     return out
-
-
-def _between(first: fx.Node, last: fx.Node) -> list[fx.Node]:
-    """Return the nodes of the chain from `first` to `last`."""
-    chain = []
-    while first is not last:
-        chain.append(first)
-        first = next(iter(first.users))
-    return chain
 
 
 class FlattenedEvaluator(SwapEvaluator):

@@ -32,21 +32,11 @@ _ADDITIONS = (operator.add, operator.iadd, torch.add)
 
 @dataclass(frozen=True)
 class Conv:
-    """A 1x1 or 3x3 convolution of stride 1 that keeps the grid's size; batch norms are folded into it.
+    """A 1x1 or 3x3 convolution of stride 1 that keeps the grid's size; batch norms are folded into it."""
 
-    Attributes
-    ----------
-    source : int
-        Which value it reads; 0 is the grid itself, k the output of the k-th operation.
-    weight : Tensor
-        ``(kernel, kernel, d_in, d_out)``: one matrix per offset.
-    bias : Tensor
-        ``(d_out,)``.
-    """
-
-    source: int
-    weight: Tensor
-    bias: Tensor
+    source: int  #: which value it reads; 0 is the grid itself, k the output of the k-th operation
+    weight: Tensor  #: ``(kernel, kernel, d_in, d_out)``: one matrix per offset
+    bias: Tensor  #: ``(d_out,)``
 
     @property
     def reach(self) -> int:
@@ -76,21 +66,11 @@ Operation = Conv | Pointwise | Add
 
 @dataclass(frozen=True)
 class Structure:
-    """A head that was understood.
+    """A head that was understood."""
 
-    Attributes
-    ----------
-    operations : tuple of Operation
-        On the grid, in order.
-    collapse : {"mean", "flatten"}
-        How the last value becomes a vector: the mean over cells, or all numbers, channel first.
-    tail : torch.nn.Module
-        From that vector to logits.
-    """
-
-    operations: tuple[Operation, ...]
-    collapse: Literal["mean", "flatten"]
-    tail: nn.Module
+    operations: tuple[Operation, ...]  #: on the grid, in order
+    collapse: Literal["mean", "flatten"]  #: the last value becomes its mean over cells, or all numbers, channel first
+    tail: nn.Module  #: from that vector to logits
 
 
 class _NotUnderstoodError(Exception):
@@ -145,8 +125,6 @@ class _Reader:
             raise _NotUnderstoodError
         return self.value[node.all_input_nodes[0]]
 
-    # -- operations on the grid -------------------------------------------------------------------------------------
-
     def _operation(self, node: fx.Node) -> None:
         module = self._module(node)
         if isinstance(module, _NOTHING) or self._keeps_everything(node, module):
@@ -183,8 +161,7 @@ class _Reader:
     def _keeps_everything(self, node: fx.Node, module: nn.Module | None) -> bool:
         """Tell adaptive pooling to the size the grid already has (torchvision's VGG), which does nothing."""
         if isinstance(module, nn.AdaptiveAvgPool2d):
-            size = module.output_size
-            return (size if isinstance(size, tuple) else (size, size)) == tuple(self.grid) and self.grid.cells > 1
+            return _pair(module.output_size) == tuple(self.grid) and self.grid.cells > 1
         return node.op == "call_function" and node.target is F.dropout
 
     def _batch_norm(self, node: fx.Node, module: nn.BatchNorm2d) -> None:
@@ -203,8 +180,6 @@ class _Reader:
             self.value[node] = source
         else:
             self._append(node, Pointwise(source, lambda x: x * scale + shift))
-
-    # -- the way out of the grid ------------------------------------------------------------------------------------
 
     def _collapse(self, node: fx.Node) -> Literal["mean", "flatten", "mean_keep"] | None:
         module = self._module(node)

@@ -14,9 +14,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import fx, nn
 
-_TOKENWISE = (
-    nn.Linear, nn.LayerNorm, nn.GELU, nn.ReLU, nn.SiLU, nn.Dropout, nn.Identity,
-)  # fmt: skip
+_TOKENWISE = (nn.Linear, nn.LayerNorm, nn.GELU, nn.ReLU, nn.SiLU, nn.Dropout, nn.Identity)
 #: timm's own modules that treat tokens one by one, by name, because timm may not be installed.
 _TOKENWISE_NAMES = {"LayerScale", "DropPath", "GELU", "GELUTanh", "QuickGELU", "LayerNorm", "RmsNorm", "SwiGLU"}
 
@@ -31,7 +29,9 @@ def trimmed(head: nn.Module) -> nn.Module:
     saved = False
     for node in list(short.graph.nodes):
         if node.op == "call_function" and node.target is operator.getitem and node.args[1] == (slice(None), 0):
-            saved |= _move_up(short, node)
+            mover = _Mover(short, node)
+            node.args = (mover.first(node.args[0]), node.args[1])
+            saved |= mover.attentions > 0
     if not saved:
         return head
     short.graph.eliminate_dead_code()
@@ -40,16 +40,9 @@ def trimmed(head: nn.Module) -> nn.Module:
     return copy.copy(short).eval()
 
 
-def _move_up(module: fx.GraphModule, selection: fx.Node) -> bool:
-    """Compute only the first token of what `selection` reads; tell whether that reaches an attention."""
-    mover = _Mover(module, selection)
-    source = selection.args[0]
-    assert isinstance(source, fx.Node)
-    selection.args = (mover.first(source), selection.args[1])
-    return mover.attentions > 0
-
-
 class _Mover:
+    """Computes only the first token of what the node `before` reads; counts the attentions it reaches."""
+
     def __init__(self, module: fx.GraphModule, before: fx.Node) -> None:
         self.module, self.before = module, before
         self.done: dict[fx.Node, fx.Node] = {}
@@ -58,7 +51,8 @@ class _Mover:
     def first(self, node: fx.Node) -> fx.Node:
         """Return a node whose value is the first token of `node`'s, ``(m, 1, d)``."""
         if node not in self.done:
-            self.done[node] = self._make(node)
+            with self.module.graph.inserting_before(self.before):
+                self.done[node] = self._make(node)
         return self.done[node]
 
     def _make(self, node: fx.Node) -> fx.Node:
@@ -66,23 +60,17 @@ class _Mover:
         # Weights that the graph reads directly (a layer scale) are the same for all tokens.
         inputs = [a for a in node.args if isinstance(a, fx.Node) and a.op != "get_attr"]
         attention = _attention_of(node)
-        with graph.inserting_before(self.before):
-            if attention is not None:
-                self.attentions += 1
-                query, *rest = attention.args
-                one = graph.call_function(operator.getitem, (query, (slice(None), slice(None), slice(0, 1))))
-                out = graph.create_node("call_function", attention.target, (one, *rest), dict(attention.kwargs))
-                return graph.call_method("flatten", (graph.call_method("transpose", (out, 1, 2)), 2))
+        if attention is not None:
+            self.attentions += 1
+            query, *rest = attention.args
+            one = graph.call_function(operator.getitem, (query, (slice(None), slice(None), slice(0, 1))))
+            out = graph.create_node("call_function", attention.target, (one, *rest), dict(attention.kwargs))
+            return graph.call_method("flatten", (graph.call_method("transpose", (out, 1, 2)), 2))
         if self._is_tokenwise(node) and len(inputs) == 1 and node.args[0] is inputs[0]:
-            source = self.first(inputs[0])
-            with graph.inserting_before(self.before):
-                return graph.create_node(node.op, node.target, (source, *node.args[1:]), dict(node.kwargs))
+            return graph.create_node(node.op, node.target, (self.first(inputs[0]), *node.args[1:]), dict(node.kwargs))
         if node.target in (operator.add, operator.iadd) and len(inputs) == 2:
-            sources = self.first(inputs[0]), self.first(inputs[1])
-            with graph.inserting_before(self.before):
-                return graph.call_function(operator.add, sources)
-        with graph.inserting_before(self.before):
-            return graph.call_function(operator.getitem, (node, (slice(None), slice(0, 1))))
+            return graph.call_function(operator.add, (self.first(inputs[0]), self.first(inputs[1])))
+        return graph.call_function(operator.getitem, (node, (slice(None), slice(0, 1))))
 
     def _is_tokenwise(self, node: fx.Node) -> bool:
         if node.op == "call_function":

@@ -21,22 +21,12 @@ from partswap.store import read_json, write_json
 
 @dataclass(frozen=True)
 class Trained(ABC):
-    """A trained network with what is needed to use it; ``model.json`` holds every field but the network.
+    """A trained network with what is needed to use it; ``model.json`` holds every field but the network."""
 
-    Attributes
-    ----------
-    model : nn.Module
-        In eval mode.
-    architecture : str
-        Its name in the zoo, or that of its backbone.
-    record : dict
-        How it was trained and how good it is.
-    """
-
-    kind: ClassVar[str]  # what it is, for files and messages
-    model: nn.Module
-    architecture: str
-    record: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    kind: ClassVar[str]  #: what it is, for files and messages
+    model: nn.Module  #: in eval mode
+    architecture: str  #: its name in the zoo, or that of its backbone
+    record: dict[str, Any] = field(default_factory=dict, kw_only=True)  #: how it was trained and how good it is
 
     @staticmethod
     @abstractmethod
@@ -46,19 +36,11 @@ class Trained(ABC):
 
 @dataclass(frozen=True)
 class Classifier(Trained):
-    """A classifier with what is needed to use it.
-
-    Attributes
-    ----------
-    classes : sequence of str
-        Names, in the order of the logits.
-    preprocess : Preprocess
-        What it wants its images to be like.
-    """
+    """A classifier with what is needed to use it."""
 
     kind = "classifier"
-    classes: Sequence[str]
-    preprocess: Preprocess
+    classes: Sequence[str]  #: names, in the order of the logits
+    preprocess: Preprocess  #: what it wants its images to be like
 
     @staticmethod
     def build(about: Mapping[str, Any]) -> nn.Module:

@@ -13,10 +13,7 @@ from partswap.errors import CutError
 
 
 class HuggingFaceClassifier(nn.Module):
-    """Images to logits.
-
-    Layers keep the names they have in the transformers model, after ``model.``.
-    """
+    """Images to logits; layers keep the names they have in the transformers model, after ``model.``."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -35,7 +32,7 @@ class HuggingFaceClassifier(nn.Module):
 
 
 def adapt(hf_model: nn.Module) -> nn.Module:
-    """Return a transformers image classifier as a module from images to logits that partswap can split.
+    """Return a transformers image classifier as a module from images to logits that partswap can cut.
 
     Parameters
     ----------

@@ -48,23 +48,13 @@ class PartsDetector(nn.Module):
 
 @dataclass(frozen=True)
 class Detector(Trained):
-    """A parts detector with what is needed to use it.
-
-    Attributes
-    ----------
-    layer : str
-        The last layer of its backbone.
-    parts : sequence of str
-        Names, in the order of the logits.
-    preprocess : Preprocess
-        What it wants its images to be like.
-    """
+    """A parts detector with what is needed to use it."""
 
     kind = "parts detector"
     model: PartsDetector
-    layer: str
-    parts: Sequence[str]
-    preprocess: Preprocess
+    layer: str  #: the last layer of its backbone
+    parts: Sequence[str]  #: names, in the order of the logits
+    preprocess: Preprocess  #: what it wants its images to be like
 
     @staticmethod
     def build(about: Mapping[str, Any]) -> PartsDetector:

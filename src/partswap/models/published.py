@@ -16,22 +16,11 @@ from partswap.models.weights import load_strictly, read_weights
 
 @dataclass(frozen=True)
 class Published:
-    """A file of weights as its authors lay it out.
+    """A file of weights as its authors lay it out; what is neither backbone nor head in it is an error."""
 
-    Parameters
-    ----------
-    url : str or None
-        Where the official file is; None if there is none, so that a local one must be given.
-    prefix : str
-        How the backbone's names begin, if they do (a file of the backbone alone is read, too).
-    heads : tuple of str
-        How names begin of what is not the backbone: projections, prototypes, queues, classifiers. Anything else in
-        the file is an error.
-    """
-
-    url: str | None
-    prefix: str = ""
-    heads: tuple[str, ...] = ()
+    url: str | None  #: where the official file is; None if there is none, so that a local one must be given
+    prefix: str = ""  #: how the backbone's names begin, if they do (a file of the backbone alone is read, too)
+    heads: tuple[str, ...] = ()  #: how the other names begin: projections, prototypes, queues, classifiers
 
     def load(
         self,

@@ -21,14 +21,12 @@ PREPROCESS = Preprocess(224, mean=(STANDARDISE[0],) * 3, std=(STANDARDISE[1],) *
 
 def build(which: str) -> nn.Module:
     """Return an untrained network: "vgg", "resnet" or "auxiliary"."""
-    classes = len(all_species())
-    if which == "vgg":
-        return SmallVGG(classes)
-    if which == "resnet":
-        return SmallResNet(classes)
     if which == "auxiliary":
         return SmallAuxiliary()
-    names = ["vgg", "resnet", "auxiliary"]
+    classifiers: dict[str, type[SmallVGG | SmallResNet]] = {"vgg": SmallVGG, "resnet": SmallResNet}
+    if which in classifiers:
+        return classifiers[which](len(all_species()))
+    names = [*classifiers, "auxiliary"]
     raise UnknownNameError(f"there is no shipped network {which!r}.", suggest(which, names) or f"Use {names}.")
 
 

@@ -13,8 +13,6 @@ from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
 from partswap.models.weights import load_strictly, read_weights, start_from
 
-__all__ = ["load_model", "model_names"]
-
 LIBRARIES = ("torchvision", "timm", "partswap")
 
 
@@ -129,14 +127,14 @@ def _names(library: str) -> frozenset[str]:
 
 
 def _build(library: str, architecture: str, official: bool, classes: int | None) -> nn.Module:
-    if library == "timm":
-        extra = {} if classes is None else {"num_classes": classes}
-        model: nn.Module = _vision.timm().create_model(architecture, pretrained=official, **extra)
-        return model
     if library == "partswap":
         return _resnet50_v1(classes)
-    models = _vision.torchvision().models
     options: dict[str, Any] = {} if classes is None else {"num_classes": classes}
+    model: nn.Module
+    if library == "timm":
+        model = _vision.timm().create_model(architecture, pretrained=official, **options)
+        return model
+    models = _vision.torchvision().models
     if official:
         options["weights"] = "DEFAULT"
     elif "init_weights" in inspect.signature(models.get_model_builder(architecture)).parameters:

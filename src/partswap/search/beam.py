@@ -35,19 +35,7 @@ class Path:
 
 
 class BeamSearch:
-    """The loop over depths.
-
-    Parameters
-    ----------
-    evaluator : SwapEvaluator
-        Says what the head makes of swaps.
-    target : int
-        The class the model should say.
-    likeness : Tensor or None
-        ``log L_s`` of every pair, ``(h*w, n*h*w)``.
-    settings : SearchSettings
-        How to search.
-    """
+    """The loop over depths; `likeness` is ``log L_s`` of every pair, ``(h*w, n*h*w)``."""
 
     def __init__(
         self, evaluator: SwapEvaluator, target: int, likeness: Tensor | None, settings: SearchSettings
@@ -58,8 +46,8 @@ class BeamSearch:
         self.shared = shared_size(evaluator) if settings.screen == "auto" else None
         self.evaluations = 0
 
-    def run(self, candidates: Candidates, limit: int) -> tuple[Path, bool]:
-        """Return the best list of at most `limit` edits from the query on, and whether it flips the decision."""
+    def run(self, candidates: Candidates, limit: int) -> Path:
+        """Return the best list of at most `limit` edits from the query on; its last step says whether it flips."""
         paths = [Path((), 0.0, ())]
         start = prepared = self.evaluator.start
         for _ in range(limit):
@@ -80,8 +68,8 @@ class BeamSearch:
             ]
             for path in paths:
                 if path.steps[-1].predicted == self.target:
-                    return (self._ordered(path, start) if self.objective == "set" else path), True
-        return paths[0], False
+                    return self._ordered(path, start) if self.objective == "set" else path
+        return paths[0]
 
     def _ordered(self, path: Path, prepared: Prepared) -> Path:
         """Return the same set of edits, each time the one that helps most first.
@@ -173,8 +161,7 @@ class BeamSearch:
 
     def _extend(self, path: Path, i: int, j: int, logits: Tensor, objective: float) -> Path:
         likeness = 0.0 if self.likeness is None else float(self.likeness[i, j])
-        probability = float(logits.softmax(0)[self.target])
-        step = Step(probability, int(logits.argmax()), objective)
+        step = Step(float(logits.softmax(0)[self.target]), int(logits.argmax()), objective)
         return Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
 
 

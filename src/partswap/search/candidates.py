@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,15 +23,7 @@ def prefilter(cosine: Tensor, keep: float) -> Tensor:
 
 
 def same_label(query_labels: Tensor, distractor_labels: Tensor) -> Tensor:
-    """Return a mask of pairs whose cells have the same label (cluster or part): the hard constraint.
-
-    Parameters
-    ----------
-    query_labels : Tensor
-        ``(h*w,)`` integers; negative means no label, which matches nothing.
-    distractor_labels : Tensor
-        ``(n*h*w,)``.
-    """
+    """Return a mask ``(h*w, n*h*w)`` of pairs whose cells have the same label; a negative one matches nothing."""
     return (query_labels[:, None] == distractor_labels[None, :]) & (query_labels[:, None] >= 0)
 
 
@@ -48,37 +41,15 @@ def shared_part(query_parts: Sequence[frozenset[str]], distractor_parts: Sequenc
     return held(query_parts) @ held(distractor_parts).T > 0
 
 
+@dataclass(frozen=True, eq=False)
 class Candidates:
-    """The pairs still open to one list of edits.
+    """The pairs still open to one list of edits."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        ``(h*w, n*h*w)``.
-    filtered : Tensor or None
-        Mask of the pairs the prefilter lets through; None lets all through.
-    allowed : Tensor or None
-        Mask of the pairs a hard constraint lets through; None lets all through.
-    device : torch.device
-        Where masks are made.
-    relax : bool
-        Whether the pairs a hard constraint forbids come back once the others have run out.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        filtered: Tensor | None,
-        allowed: Tensor | None,
-        device: torch.device,
-        *,
-        relax: bool = False,
-    ) -> None:
-        self.shape = shape
-        self.filtered = filtered
-        self.allowed = allowed
-        self.device = device
-        self.relax = relax
+    shape: tuple[int, int]  #: ``(h*w, n*h*w)``
+    filtered: Tensor | None  #: mask of the pairs the prefilter lets through; None is all
+    allowed: Tensor | None  #: mask of the pairs a hard constraint lets through; None is all
+    device: torch.device  #: where masks are made
+    relax: bool = False  #: whether pairs a hard constraint forbids come back once the others have run out
 
     def open(self, edits: tuple[tuple[int, int], ...]) -> Tensor:
         """Return the mask of pairs that use neither a query cell nor a distractor cell of `edits`.

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partswap.counterfactual import Counterfactual, Edit
+from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError, ShapeError
 from partswap.grid import Grids, GridShape, check_grid
 from partswap.heads import HeadPlan
 from partswap.search.beam import BeamSearch
 from partswap.search.candidates import Candidates, prefilter
-from partswap.search.problem import Problem, class_index, first_step
+from partswap.search.problem import Problem
 from partswap.search.semantic import cosines, log_likeness
 from partswap.search.settings import SearchSettings, changed
 
@@ -101,33 +101,22 @@ def search(
     limit = min(settings.max_edits or problem.shape.cells, problem.shape.cells)
     # Gradients are needed for screening, so a caller's inference mode is left for the time being.
     with torch.inference_mode(False), torch.no_grad():
-        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, problem.shape)
-        evaluator = plan.evaluator(problem.query, problem.distractors, int(settings.memory_mb * 2**20), problem.context)
-        logits = evaluator.start.logits
-        target = class_index(problem.target, logits.shape[1])
-        before = first_step(logits[0], target)
+        evaluator, target, before = problem.begin(head, settings.memory_mb)
         loop = BeamSearch(evaluator, target, likeness, settings)
-        candidates = Candidates(problem.pairs, filtered, allowed, problem.query.device, relax=relax)
-        best, flipped = loop.run(candidates, limit)
-    extra = {}
+        best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
+    found: dict[str, Any] = {"evaluator": evaluator.name}
     if allowed is not None and relax:
-        extra["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
-    cells = problem.shape.cells
-    return Counterfactual(
-        query_class=before.predicted,
-        target=target,
-        grid=problem.shape,
-        distractors=len(problem.distractors),
-        edits=tuple(Edit(i, j, j // cells) for i, j in best.edits),
-        before=before,
-        trace=best.steps,
-        flipped=flipped,
+        found["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
+    return problem.answer(
+        target,
+        before,
+        best.edits,
+        best.steps,
+        found,
         method=method,
         settings={**settings.record(), "semantic": likeness is not None, "constrained": allowed is not None},
-        source=problem.about.source((before, *best.steps), target, evaluator=evaluator.name, **extra),
         evaluations=loop.evaluations,
         seconds=time.perf_counter() - started,
-        pictures=problem.about.pictures,
     )
 
 
@@ -176,30 +165,18 @@ def find_counterfactuals(
     count = len(queries)
     shape = GridShape(int(queries.shape[2]), int(queries.shape[3]))
     plan = head if isinstance(head, HeadPlan) else HeadPlan(head, shape)
-    donors = _per_query(distractors, count)
-    aims: list[Any] = list(targets) if np.ndim(targets) else [targets] * count  # type: ignore[arg-type]
-    mine: list[Tensor | None] = [None] * count if query_aux is None else list(query_aux)
-    theirs: list[Tensor | None] = [None] * count
-    if distractor_aux is not None:
-        theirs = list(_per_query(distractor_aux, count))
-    columns: dict[str, Sequence[Any]] = {
-        "distractors": donors,
-        "targets": aims,
-        "query_aux": mine,
-        "distractor_aux": theirs,
+    columns: dict[str, list[Any]] = {
+        "distractors": [distractors] * count if isinstance(distractors, Tensor) else list(distractors),
+        "targets": list(targets) if np.ndim(targets) else [targets] * count,  # type: ignore[arg-type]
+        "query_aux": [None] * count if query_aux is None else list(query_aux),
+        "distractor_aux": (
+            [distractor_aux] * count if isinstance(distractor_aux, Tensor | None) else list(distractor_aux)
+        ),
     }
     for name, column in columns.items():
         if len(column) != count:
             raise ShapeError(f"{len(column)} {name} for {count} queries.", "Give one per query, or one for all.")
     return [
-        find_counterfactual(
-            plan, queries[k], donors[k], aims[k], query_aux=mine[k], distractor_aux=theirs[k], **settings
-        )
-        for k in range(count)
+        find_counterfactual(plan, query, donors, target, query_aux=mine, distractor_aux=theirs, **settings)
+        for query, donors, target, mine, theirs in zip(queries, *columns.values(), strict=True)
     ]
-
-
-def _per_query(value: Tensor | Sequence[Tensor], count: int) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value] * count
-    return list(value)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from partswap.counterfactual import About, Step
+from partswap.counterfactual import About, Counterfactual, Edit, Step
 from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
 from partswap.grid import Grids, GridShape, check_grid, resize_grid
+from partswap.heads import HeadPlan, SwapEvaluator
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
@@ -21,35 +22,17 @@ CellParts = Sequence[frozenset[str]]
 
 @dataclass(frozen=True)
 class Problem:
-    """A query, the class the model should say of it, and where regions may come from.
+    """A query, the class the model should say of it, and where regions may come from."""
 
-    Attributes
-    ----------
-    query : Tensor
-        Grid ``(d, h, w)``.
-    distractors : Tensor
-        Grids ``(n, d, h, w)``.
-    target : int
-        The class the model should say.
-    query_aux, distractor_aux : Tensor or None
-        Auxiliary grids ``(e, h', w')`` and ``(n, e, h', w')``; both or neither.
-    query_parts, distractor_parts : sequence of frozenset of str, or None
-        The parts that the cells hold, ``h*w`` and ``n*h*w`` of them, for methods that want to know.
-    about : About
-        What the result should tell of the images and the model.
-    context : Tensor or None
-        What the head needs besides the query's cells, ``(1, tokens, d)``.
-    """
-
-    query: Tensor
-    distractors: Tensor
-    target: int
-    query_aux: Tensor | None = None
-    distractor_aux: Tensor | None = None
-    query_parts: CellParts | None = None
-    distractor_parts: CellParts | None = None
-    about: About = field(default_factory=About)
-    context: Tensor | None = None
+    query: Tensor  #: grid ``(d, h, w)``
+    distractors: Tensor  #: grids ``(n, d, h, w)``
+    target: int  #: the class the model should say
+    query_aux: Tensor | None = None  #: auxiliary grid ``(e, h', w')``
+    distractor_aux: Tensor | None = None  #: auxiliary grids ``(n, e, h', w')``; both or neither
+    query_parts: CellParts | None = None  #: the parts that the ``h*w`` cells hold, for methods that want to know
+    distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
+    about: About = field(default_factory=About)  #: what the result should tell of the images and the model
+    context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
 
     @classmethod
     def of(cls, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any) -> Problem:
@@ -105,6 +88,38 @@ class Problem:
             )
         device = self.query.device
         return resize_grid(mine[None].to(device), self.shape)[0], resize_grid(theirs.to(device), self.shape)
+
+    def begin(self, head: nn.Module | HeadPlan, memory_mb: float) -> tuple[SwapEvaluator, int, Step]:
+        """Return the evaluator of swaps, the target as an index, and what the model says of the unedited query."""
+        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, self.shape)
+        evaluator = plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
+        logits = evaluator.start.logits
+        target = class_index(self.target, logits.shape[1])
+        return evaluator, target, first_step(logits[0], target)
+
+    def answer(
+        self,
+        target: int,
+        before: Step,
+        edits: Sequence[tuple[int, int]],
+        trace: tuple[Step, ...],
+        found: Mapping[str, Any],
+        **search: Any,
+    ) -> Counterfactual:
+        """Return the counterfactual of edits ``(query cell, distractor cell)``; `found` goes into its source."""
+        return Counterfactual(
+            query_class=before.predicted,
+            target=target,
+            grid=self.shape,
+            distractors=len(self.distractors),
+            edits=tuple(Edit(i, j, j // self.shape.cells) for i, j in edits),
+            before=before,
+            trace=trace,
+            flipped=bool(trace) and trace[-1].predicted == target,
+            source=self.about.source((before, *trace), target, **found),
+            pictures=self.about.pictures,
+            **search,
+        )
 
 
 def class_index(target: Any, classes: int) -> int:

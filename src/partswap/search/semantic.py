@@ -9,15 +9,7 @@ from partswap.grid import to_cells
 
 
 def cosines(query_aux: Tensor, distractor_aux: Tensor) -> Tensor:
-    """Return the cosine of every query cell and every distractor cell, ``(h*w, n*h*w)``.
-
-    Parameters
-    ----------
-    query_aux : Tensor
-        Auxiliary grid ``(d, h, w)``.
-    distractor_aux : Tensor
-        Auxiliary grids ``(n, d, h, w)``.
-    """
+    """Return the cosines ``(h*w, n*h*w)`` of the cells of a grid ``(e, h, w)`` and of grids ``(n, e, h, w)``."""
     u = F.normalize(to_cells(query_aux), dim=1)
     v = F.normalize(to_cells(distractor_aux), dim=1)
     return u @ v.T

@@ -16,7 +16,6 @@ from partswap.images import Preprocess
 from partswap.models.precision import device_of
 from partswap.registry import Registry
 
-BILINEAR = Resampling.BILINEAR
 # Cells after a ReLU have cosines from 0 to 1, tokens after a layer norm from -1 to 1: twice the range, so twice the
 # temperature of the ResNets for a matching that is as sharp.
 TAU_TOKENS = 0.2
@@ -49,10 +48,10 @@ class Auxiliary:
 
     def inputs(self, canvases: Sequence[Image]) -> Tensor:
         """Return images as the classifier sees them as the batch ``(n, 3, H, W)`` that the model gets."""
-        device = device_of(self.model)
-        side = self.preprocess.size
+        size = (self.preprocess.size, self.preprocess.size)
         # Resized, never cropped: cells of both grids must show the same places.
-        return torch.stack([self.preprocess.tensor(c.resize((side, side), BILINEAR)) for c in canvases]).to(device)
+        resized = [canvas.resize(size, Resampling.BILINEAR) for canvas in canvases]
+        return torch.stack([self.preprocess.tensor(canvas) for canvas in resized]).to(device_of(self.model))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the grids ``(n, e, h, w)`` of a batch that `inputs` made."""
@@ -74,22 +73,12 @@ class Auxiliary:
 
 @dataclass(frozen=True)
 class AuxiliaryChoice:
-    """An auxiliary by name.
+    """An auxiliary by name, with what is not to be its own default."""
 
-    Attributes
-    ----------
-    name : str
-        Registered, or from the zoo.
-    weights, layer : str or None
-        File and cut, if not its own defaults.
-    tau : float or None
-        Temperature, if not its own.
-    """
-
-    name: str
-    weights: str | None = None
-    layer: str | None = None
-    tau: float | None = None
+    name: str  #: registered, or from the zoo
+    weights: str | None = None  #: a file
+    layer: str | None = None  #: where it is cut
+    tau: float | None = None  #: temperature
 
     @classmethod
     def parse(cls, text: str) -> AuxiliaryChoice:
@@ -108,21 +97,11 @@ class AuxiliaryChoice:
 
 @dataclass(frozen=True)
 class Explained:
-    """The classifier that is explained, for auxiliaries that are made of it.
-
-    Attributes
-    ----------
-    model : torch.nn.Module
-        The classifier.
-    preprocess : Preprocess
-        What it wants its images to be like.
-    layer : str or None
-        Where it is cut, if that is known.
-    """
+    """The classifier that is explained, for auxiliaries that are made of it."""
 
     model: nn.Module
-    preprocess: Preprocess
-    layer: str | None = None
+    preprocess: Preprocess  #: what it wants its images to be like
+    layer: str | None = None  #: where it is cut, if that is known
 
 
 class Builder(Protocol):

@@ -72,15 +72,8 @@ class SearchMethod(SearchSettings, Method):
 
     def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
         """Search."""
-        return search(
-            head,
-            problem,
-            self,
-            allowed=self.allowed(problem),
-            relax=getattr(self, "relax", False),
-            method=self.name,
-            semantic=self.semantic,
-        )
+        hard: dict[str, Any] = {"allowed": self.allowed(problem), "relax": getattr(self, "relax", False)}
+        return search(head, problem, self, method=self.name, semantic=self.semantic, **hard)
 
 
 def fixed(value: Any) -> Any:

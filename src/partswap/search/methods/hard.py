@@ -12,15 +12,15 @@ from partswap.errors import SettingError, ShapeError
 from partswap.grid import to_cells
 from partswap.search.candidates import same_label, shared_part
 from partswap.search.clusters import nearest, on_the_spot
-from partswap.search.methods.base import METHODS, SearchMethod, fixed
+from partswap.search.methods.base import METHODS
+from partswap.search.methods.goyal import Goyal
 from partswap.search.problem import Problem
-from partswap.search.settings import Objective
 
 
 @METHODS.register("hard")
 @dataclass(frozen=True)
-class Hard(SearchMethod):
-    """The paper's greedy search among swaps within a cluster, or within an annotated part: an upper bound.
+class Hard(Goyal):
+    """The greedy search of Goyal et al. among swaps within a cluster, or within an annotated part: an upper bound.
 
     Attributes
     ----------
@@ -41,12 +41,8 @@ class Hard(SearchMethod):
     name: ClassVar[str] = "hard"
     title: ClassVar[str] = "hard constraint"
     semantic: ClassVar[bool] = True
+    distractors: ClassVar[int | None] = None
 
-    lam: float = fixed(0.0)
-    tau: float = fixed(0.1)
-    objective: Objective = fixed("paper")
-    keep: float | None = fixed(None)
-    beam: int = fixed(1)
     by: Literal["clusters", "parts"] = "clusters"
     clusters: int = 50
     centroids: Tensor | None = field(default=None, compare=False)
@@ -75,8 +71,8 @@ class Hard(SearchMethod):
         """Return the settings that decide the result, as plain values."""
         told: dict[str, Any] = {"by": self.by, "relax": self.relax}
         if self.by == "clusters":
-            fitted = self.centroids is not None
-            told |= {"clusters": self.clusters if self.centroids is None else len(self.centroids), "fitted": fitted}
+            count = self.clusters if self.centroids is None else len(self.centroids)
+            told |= {"clusters": count, "fitted": self.centroids is not None}
         return {**super().record(), **told}
 
     def allowed(self, problem: Problem) -> Tensor:

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.counterfactual import Counterfactual, Step
 from partswap.errors import SettingError
 from partswap.heads import HeadPlan, SwapEvaluator
 from partswap.search.methods.base import METHODS, Method
-from partswap.search.problem import Problem, class_index, first_step
+from partswap.search.problem import Problem
 
 
 @METHODS.register("scout")
@@ -51,46 +51,31 @@ class Scout(Method):
         """Return the heat maps ``(h, w)`` of a query and of a distractor, both grids ``(d, h, w)``."""
         problem = Problem.of(query, distractor[None], target)
         with torch.inference_mode(False), torch.no_grad():
-            evaluator = self._evaluator(head, problem)
-            target = class_index(target, evaluator.start.logits.shape[1])
-            said = first_step(evaluator.start.logits[0], target).predicted
-            return (
-                self._heat(evaluator, problem.query, said, target),
-                self._heat(evaluator, problem.distractors[0], target, said),
-            )
+            evaluator, target, before = problem.begin(head, self.memory_mb)
+            mine = self._heat(evaluator, problem.query, before.predicted, target)
+            return mine, self._heat(evaluator, problem.distractors[0], target, before.predicted)
 
     def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
         """Swap the hottest cells and say what the model makes of it; auxiliary grids and parts are not looked at."""
         started = time.perf_counter()
         with torch.inference_mode(False), torch.no_grad():
-            evaluator = self._evaluator(head, problem)
-            target = class_index(problem.target, evaluator.start.logits.shape[1])
-            before = first_step(evaluator.start.logits[0], target)
+            evaluator, target, before = problem.begin(head, self.memory_mb)
             i = self._heat(evaluator, problem.query, before.predicted, target).flatten().argmax()
             heats = [self._heat(evaluator, grid, target, before.predicted) for grid in problem.distractors]
             j = torch.stack(heats).flatten().argmax()
             after = evaluator.advance(evaluator.start, torch.zeros_like(i)[None], i[None], j[None]).logits[0]
         step = Step(float(after.softmax(0)[target]), int(after.argmax()))
-        return Counterfactual(
-            query_class=before.predicted,
-            target=target,
-            grid=problem.shape,
-            distractors=len(problem.distractors),
-            edits=(Edit(int(i), int(j), int(j) // problem.shape.cells),),
-            before=before,
-            trace=(step,),
-            flipped=step.predicted == target,
+        return problem.answer(
+            target,
+            before,
+            [(int(i), int(j))],
+            (step,),
+            {"evaluator": evaluator.name},
             method=self.name,
             settings=self.record(),
-            source=problem.about.source((before, step), target, evaluator=evaluator.name),
             evaluations=1,
             seconds=time.perf_counter() - started,
-            pictures=problem.about.pictures,
         )
-
-    def _evaluator(self, head: nn.Module | HeadPlan, problem: Problem) -> SwapEvaluator:
-        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, problem.shape)
-        return plan.evaluator(problem.query, problem.distractors, int(self.memory_mb * 2**20), problem.context)
 
     def _heat(self, evaluator: SwapEvaluator, grid: Tensor, mine: int, other: int) -> Tensor:
         """Return the heat map ``(h, w)`` of what tells class `mine` from class `other` in one grid."""
