@@ -159,6 +159,7 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
 
     Examples
     --------
+    >>> import torch
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 32, 32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
     >>> features, head = cut_network(model, "0")
     >>> features(torch.randn(4, 3, 224, 224)).values.shape
