@@ -128,7 +128,7 @@ def _semantics(problem: Problem, settings: SearchSettings) -> tuple[Tensor | Non
             raise SettingError("keep needs auxiliary grids.", "Pass query_aux and distractor_aux, or keep=None.")
         return None, None
     if settings.lam == 0 and not filtered:
-        return None, None  # nobody asks how alike cells are
+        return None, None  # likeness is not used
     cosine = cosines(*problem.aux)
     mask = prefilter(cosine, settings.keep) if filtered and settings.keep is not None else None
     return (log_likeness(cosine, settings.tau) if settings.lam > 0 else None), mask
