@@ -148,17 +148,13 @@ def find_counterfactuals(
 
     Parameters
     ----------
-    head : torch.nn.Module or HeadPlan
-        As in `find_counterfactual`.
-    queries : Tensor
-        ``(q, d, h, w)``.
-    distractors : Tensor or sequence of Tensor
-        ``(n, d, h, w)`` for all queries, or one such tensor per query.
+    queries, query_aux : Tensor
+        ``(q, d, h, w)`` and ``(q, e, h', w')``.
+    distractors, distractor_aux : Tensor or sequence of Tensor
+        ``(n, d, h, w)`` and ``(n, e, h', w')`` for all queries, or one such tensor per query.
     targets : int or sequence of int
         One for all, or one per query.
-    query_aux, distractor_aux
-        Auxiliary grids, laid out likewise.
-    **settings
+    head, **settings
         As in `find_counterfactual`.
     """
     queries = check_grid(queries, "queries", ndim=4)

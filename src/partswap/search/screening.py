@@ -54,10 +54,7 @@ def _affordable(evaluator: SwapEvaluator) -> int:
 
 
 def screened_macs(evaluator: SwapEvaluator, head_macs: float, evaluated: int) -> float:
-    """Return the multiply-adds of one screened edit, at most.
-
-    That is a forward and a backward pass of the head, one product for all estimates, and the candidates that are
-    evaluated.
-    """
+    """Return the multiply-adds of one screened edit, at most: passes of the head, estimates, exact evaluations."""
     cells, channels = evaluator.query.shape
+    # A forward and a backward pass, and one product for all estimates.
     return 3 * head_macs + cells * channels * len(evaluator.donors) + evaluated * evaluator.macs_per_candidate()
