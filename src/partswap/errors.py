@@ -11,15 +11,7 @@ from collections.abc import Iterable
 
 
 class PartswapError(Exception):
-    """Base of all partswap errors.
-
-    Parameters
-    ----------
-    problem : str
-        What is wrong, naming the thing.
-    fix : str
-        What the user can do about it.
-    """
+    """Base of all partswap errors: `problem` says what is wrong, naming the thing, `fix` what the user can do."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(f"{problem} {fix}".strip())

@@ -148,10 +148,9 @@ def encode_dataset(
     """
     options: dict[str, Any] = {"cache": cache, "precision": precision, "track": track}
     store = classifier_features(data, encoder, **options)
-    arrays = {name: store.array(name) for name in store.names}
-    auxiliary = encoder.auxiliary
+    arrays, auxiliary = {name: store.array(name) for name in store.names}, encoder.auxiliary
     if auxiliary is not None and _is_own(auxiliary, encoder):
-        arrays["aux"] = arrays["grids"]  # there is no need to compute them twice
+        arrays["aux"] = arrays["grids"]
     elif auxiliary is not None:
         arrays["aux"] = auxiliary_features(data, auxiliary, encoder.preprocess, encoder.cut.grid, **options)
     arrays["logits"] = np.array(arrays["logits"])

@@ -79,8 +79,7 @@ class Preprocess:
     def key(self) -> str:
         """Return what caches are kept under: the fields that are not the default.
 
-        So a field that is added with a default changes no key; but a default must never change, or old caches would
-        be taken for new ones.
+        A new field with a default then changes no key. A default must never change: old caches would count as new.
         """
         changed = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default)
         return f"Preprocess({', '.join(changed)})"

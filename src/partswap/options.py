@@ -61,14 +61,10 @@ def check_options(
 
     Parameters
     ----------
-    takes : callable
-        The function, class or dataclass that takes the options.
-    given : Mapping[str, Any]
-        Name -> value.
-    what, word : str
-        What has the options and what it calls them, for messages: "the data set cub", "option".
-    label : str
-        How messages name an option that has a wrong value.
+    takes, given : callable, Mapping[str, Any]
+        The function, class or dataclass that takes the options, and their values by name.
+    what, word, label : str
+        What has the options, what it calls them, and how it names one with a wrong value, for messages.
     reserved : Collection[str]
         Parameters that are no options.
 

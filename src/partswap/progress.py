@@ -24,7 +24,7 @@ def no_progress(title: str, total: int, done: int = 0) -> AbstractContextManager
 
 @contextmanager
 def bars(title: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Show a bar with rate and time left; where nobody watches, one line at the end."""
+    """Show a bar with rate and time left; without a terminal, one line at the end."""
     from rich import progress as show
     from rich.console import Console
 

@@ -21,14 +21,7 @@ REGISTERED = re.compile(r'^@\w+\.register\("([^"]+)"\)', re.MULTILINE)
 
 
 class Registry(Generic[T]):
-    """Named objects of one kind.
-
-    Parameters
-    ----------
-    kind : str
-        What the members are, for messages ("method", "metric", ...).
-    package : str
-        The package whose modules register members.
+    """Named objects of one kind ("method", "metric", ...), registered by the modules of a package.
 
     Examples
     --------

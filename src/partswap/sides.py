@@ -1,7 +1,5 @@
 """Left and right in the names of parts."""
 
-from __future__ import annotations
-
 SWAPPED = {"left": "right", "right": "left"}
 
 

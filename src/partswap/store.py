@@ -74,7 +74,7 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool | None]:
 
 @dataclass(frozen=True)
 class Mapped:
-    """An array in a file, to be mapped by whoever needs it."""
+    """Where an array lies in a file, so that another process can map it."""
 
     path: Path
     dtype: str
@@ -96,16 +96,8 @@ class Mapped:
 class Store:
     """Arrays with `count` rows each, filled in order.
 
-    Parameters
-    ----------
-    cache : Path
-        Folder of all stores.
-    title : str
-        Readable start of this store's folder name.
-    key : Mapping
-        Everything the arrays depend on, as plain JSON values.
-    count : int
-        How many rows there will be.
+    The folder is in `cache` and its name begins with `title`; `key` is everything the arrays depend on, as plain JSON
+    values.
 
     Examples
     --------

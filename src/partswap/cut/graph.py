@@ -74,18 +74,8 @@ def cut_graph(
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Return the graph up to `node`, images to raw output, and the one after it, grid to logits.
 
-    Parameters
-    ----------
-    trace : Trace
-        The whole network.
-    node : fx.Node
-        Where to cut.
-    layout : Layout
-        How the raw output of `node` holds a grid.
-    probe : Tensor
-        Images, to measure the shapes that bypass the cut.
-    clone : bool
-        Let the head work on a copy of its grid, for heads that write into their input.
+    The probe measures the shapes that bypass the cut. With `clone` the head works on a copy of its grid, for heads that
+    write into their input.
     """
     features = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}

@@ -59,22 +59,11 @@ def find_layout(
     hints: Sequence[tuple[int, int]] = (),
     wider: Callable[[], Sequence[int] | None] = lambda: None,
 ) -> Layout:
-    """Tell how a raw output of `shape` holds a grid.
+    """Tell how a raw output of `shape` (empty if it is no tensor) holds a grid.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the layer's output; empty if it is no tensor.
-    layer : str
-        Name of the layer, for messages.
-    image : tuple of int
-        Images, height and width of the probe that gave it.
-    model : nn.Module
-        The whole model; some say how many prefix tokens they have, or that they are channels-last.
-    hints : sequence of (int, int)
-        Grids seen earlier in the network, latest last; a token sequence is one of them, flattened.
-    wider : callable
-        Returns the shape that a wider image gives (None if the model refuses one); asked only in doubt.
+    `image` is images, height and width of the probe. Some models say how many prefix tokens they have, or that they are
+    channels-last. `hints` are the grids seen earlier in the network, latest last; a token sequence is one of them,
+    flattened. `wider` returns the shape that a wider image gives (None if the model refuses one); asked only in doubt.
     """
     if not shape:
         raise LayerError(f"layer {layer!r} returns no tensor.", "Choose another; list_layers(model) shows them.")

@@ -96,7 +96,7 @@ class Study:
 
     def matters(self, layer: str) -> bool:
         """Tell whether the logits depend on the cells; a ViT may read only the class token at its end."""
-        alike = same(self.survey.logits, self.survey.logits.flip(0), 0.0)  # a new head of zeros: no telling
+        alike = same(self.survey.logits, self.survey.logits.flip(0), 0.0)  # a new head of zeros tells nothing
         return self.layout(layer).prefix == 0 or alike or not self._replayed(layer, swap=True)
 
     def _replayed(self, layer: str, *, swap: bool) -> bool:

@@ -13,17 +13,10 @@ from partswap.errors import LayerError
 
 
 class Trunk(EvalModule):
-    """Images ``(n, 3, H, W)`` to the grid ``(n, d, h, w)`` a layer gives; nothing after the layer runs.
+    """Images ``(n, 3, size, size)`` to the grid ``(n, d, h, w)`` a layer gives; nothing after the layer runs.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Any network; it is mirrored and left as it is.
-    layer : str, optional
-        A name of ``model.named_modules()``; by default the last that still gives a grid, before the final pooling.
-        Of tokens, the class token and registers are dropped.
-    size : int
-        Side of the images it will get.
+    The model may be any network; it is mirrored and left as it is. By default the layer is the last that still gives a
+    grid, before the final pooling. Of tokens, the class token and registers are dropped.
     """
 
     def __init__(self, model: nn.Module, layer: str | None = None, *, size: int = 224) -> None:

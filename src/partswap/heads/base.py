@@ -37,18 +37,9 @@ def lead(logits: Tensor, target: int) -> Tensor:
 class SwapEvaluator(ABC):
     """Says what a head makes of grids in which one cell was swapped.
 
-    Parameters
-    ----------
-    head : torch.nn.Module
-        From grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode.
-    query : Tensor
-        ``(d, h, w)``.
-    distractors : Tensor
-        ``(n, d, h, w)``.
-    memory_bytes : int
-        How much memory may be used beyond what is given.
-    context : Tensor, optional
-        What the head takes besides grids, of the query: ``(1, tokens, d)``.
+    The head maps grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode. The query is ``(d, h, w)``, the
+    distractors are ``(n, d, h, w)``, and the context is what the head takes besides grids, of the query:
+    ``(1, tokens, d)``. `memory_bytes` may be used beyond what is given.
     """
 
     name: str

@@ -109,7 +109,7 @@ class ConvolutionalEvaluator(SwapEvaluator):
         gradients = {len(self.operations): (found / cells)[:, :, None].expand(-1, -1, cells, -1)}
         for number, operation in reversed(list(enumerate(self.operations, 1))):
             out = gradients.pop(number, None)
-            if out is None:  # nobody read it
+            if out is None:  # no operation reads it
                 continue
             if isinstance(operation, Add):
                 arrived = [(operation.source, out), (operation.other, out)]

@@ -1,6 +1,6 @@
 """Image classifiers of Hugging Face transformers, as modules that return plain logits.
 
-Nothing here imports transformers: whoever has such a model has imported it already.
+Nothing here imports transformers: a caller that has such a model has imported it already.
 """
 
 from __future__ import annotations

@@ -34,5 +34,5 @@ def open_classifier(model: str, weights: str | None = None) -> Classifier:
 
 
 def numbered(count: int) -> list[str]:
-    """Return the names of classes that nobody named."""
+    """Return stand-ins for unknown class names."""
     return [f"class {k}" for k in range(count)]

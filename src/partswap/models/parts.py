@@ -19,19 +19,7 @@ from partswap.models.zoo import load_model
 
 
 class PartsDetector(nn.Module):
-    """Images ``(n, 3, H, W)`` to part logits ``(n, parts, h, w)``.
-
-    Parameters
-    ----------
-    model : nn.Module
-        A classifier whose features up to `layer` become the backbone.
-    layer : str
-        The last layer of the backbone.
-    parts : int
-        How many parts there are.
-    size : int
-        Side of the images.
-    """
+    """Images ``(n, 3, size, size)`` to part logits ``(n, parts, h, w)``; the backbone is a classifier up to `layer`."""
 
     def __init__(self, model: nn.Module, layer: str, parts: int, *, size: int = 224) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def default_device() -> torch.device:
-    """Return where networks are trained unless one says otherwise."""
+    """Return where networks are trained by default."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -80,15 +80,9 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], source: str, *,
 def start_from(model: nn.Module, source: str | Path | Mapping[str, Tensor]) -> list[str]:
     """Load what fits of a checkpoint, as a start for training; return the names of what stayed random.
 
-    Everything but the classifier (the last layers) must be in the file: the features of a VGG without its classifier,
-    or ImageNet weights for another number of classes.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Gets the weights; half precision in the file becomes the model's own precision.
-    source : str, Path or state dict
-        A file (``.safetensors``, ``.pt``, ``.pth``), or what one holds.
+    The source is a file or the state dict of one; half precision in it becomes the model's own. Everything but the
+    classifier (the last layers) must be there: the features of a VGG without its classifier, or ImageNet weights for
+    another number of classes.
     """
     state, own = source if isinstance(source, Mapping) else read_weights(source), model.state_dict()
     name = "the state dict" if isinstance(source, Mapping) else source

@@ -17,11 +17,7 @@ LIBRARIES = ("torchvision", "timm", "partswap")
 
 
 def load_model(
-    name: str,
-    *,
-    weights: str | Path | None = None,
-    classes: int | None = None,
-    start: str | Path | None = None,
+    name: str, *, weights: str | Path | None = None, classes: int | None = None, start: str | Path | None = None
 ) -> nn.Module:
     """Return a classifier by name, in eval mode.
 
@@ -138,7 +134,7 @@ def _build(library: str, architecture: str, official: bool, classes: int | None)
     if official:
         options["weights"] = "DEFAULT"
     elif "init_weights" in inspect.signature(models.get_model_builder(architecture)).parameters:
-        options["init_weights"] = True  # says so, or GoogLeNet and Inception warn about it
+        options["init_weights"] = True  # or GoogLeNet and Inception warn about it
     model = models.get_model(architecture, **options)
     return model
 

@@ -128,7 +128,7 @@ def _semantics(problem: Problem, settings: SearchSettings) -> tuple[Tensor | Non
             raise SettingError("keep needs auxiliary grids.", "Pass query_aux and distractor_aux, or keep=None.")
         return None, None
     if settings.lam == 0 and not filtered:
-        return None, None  # nobody asks how alike cells are
+        return None, None  # likeness is not used
     cosine = cosines(*problem.aux)
     mask = prefilter(cosine, settings.keep) if filtered and settings.keep is not None else None
     return (log_likeness(cosine, settings.tau) if settings.lam > 0 else None), mask
@@ -148,17 +148,13 @@ def find_counterfactuals(
 
     Parameters
     ----------
-    head : torch.nn.Module or HeadPlan
-        As in `find_counterfactual`.
-    queries : Tensor
-        ``(q, d, h, w)``.
-    distractors : Tensor or sequence of Tensor
-        ``(n, d, h, w)`` for all queries, or one such tensor per query.
+    queries, query_aux : Tensor
+        ``(q, d, h, w)`` and ``(q, e, h', w')``.
+    distractors, distractor_aux : Tensor or sequence of Tensor
+        ``(n, d, h, w)`` and ``(n, e, h', w')`` for all queries, or one such tensor per query.
     targets : int or sequence of int
         One for all, or one per query.
-    query_aux, distractor_aux
-        Auxiliary grids, laid out likewise.
-    **settings
+    head, **settings
         As in `find_counterfactual`.
     """
     queries = check_grid(queries, "queries", ndim=4)

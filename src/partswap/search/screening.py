@@ -20,15 +20,9 @@ AUTO_SHARED = 2
 def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
     """Return the flat indices of at most `count` candidates worth evaluating, in ascending order.
 
-    Parameters
-    ----------
-    rank : Tensor
-        Estimated rank of every pair, ``(h*w, n*h*w)``.
-    ahead : Tensor or None
-        Estimated lead of the target; where given, a quarter of the candidates are those most likely to flip the
-        decision: the best ranked ones whose lead seems positive, then those with the largest lead.
-    open_pairs : Tensor
-        Mask of pairs that may be used.
+    `rank` and `ahead` are the estimated rank and lead of the target of every pair, ``(h*w, n*h*w)``. Given leads, a
+    quarter of the candidates are those most likely to flip the decision: the best ranked ones whose lead seems
+    positive, then those with the largest lead.
     """
     closed = ~open_pairs.flatten()
     count = min(count, int(open_pairs.sum()))
@@ -60,10 +54,7 @@ def _affordable(evaluator: SwapEvaluator) -> int:
 
 
 def screened_macs(evaluator: SwapEvaluator, head_macs: float, evaluated: int) -> float:
-    """Return the multiply-adds of one screened edit, at most.
-
-    That is a forward and a backward pass of the head, one product for all estimates, and the candidates that are
-    evaluated.
-    """
+    """Return the multiply-adds of one screened edit, at most: passes of the head, estimates, exact evaluations."""
     cells, channels = evaluator.query.shape
+    # A forward and a backward pass, and one product for all estimates.
     return 3 * head_macs + cells * channels * len(evaluator.donors) + evaluated * evaluator.macs_per_candidate()

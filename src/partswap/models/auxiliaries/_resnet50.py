@@ -12,15 +12,10 @@ from partswap.models.zoo import load_model
 
 
 def resnet50_auxiliary(
-    name: str,
-    published: Published,
-    choice: AuxiliaryChoice,
-    *,
-    architecture: str = "torchvision:resnet50",
-    size: int = 224,
+    name: str, published: Published, choice: AuxiliaryChoice, *, zoo: str = "torchvision:resnet50", size: int = 224
 ) -> Auxiliary:
-    """Return a ResNet-50 with published weights, cut before its final pooling unless told otherwise."""
-    model = load_model(architecture)
+    """Return the zoo's ResNet-50 with published weights, by default cut before its final pooling."""
+    model = load_model(zoo)
     model.fc = nn.Identity()
     published.load(model, choice.weights)
     return Auxiliary(name, Trunk(model, choice.layer or "layer4", size=size), Preprocess(size))

@@ -11,6 +11,5 @@ PUBLISHED = Published(None, heads=("fc.",))
 
 @AUXILIARIES.register("imagenet_resnet50_v1")
 def imagenet_resnet50_v1(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
-    """Return the original ResNet-50; nobody publishes these weights for PyTorch, so a file must be given."""
-    architecture = "partswap:resnet50_v1"
-    return resnet50_auxiliary("imagenet_resnet50_v1", PUBLISHED, choice, architecture=architecture)
+    """Return the original ResNet-50; these weights are not published for PyTorch, so a file must be given."""
+    return resnet50_auxiliary("imagenet_resnet50_v1", PUBLISHED, choice, zoo="partswap:resnet50_v1")

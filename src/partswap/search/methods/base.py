@@ -77,7 +77,7 @@ class SearchMethod(SearchSettings, Method):
 
 
 def fixed(value: Any) -> Any:
-    """Return the field of a setting that makes a method what it is: nobody can change it."""
+    """Return the field of a setting that makes a method what it is and cannot be changed."""
     return field(default=value, init=False, repr=False)
 
 

@@ -26,13 +26,9 @@ class Hard(Goyal):
     ----------
     by : {"clusters", "parts"}
         What the two cells of a swap must share. Cells that hold no part cannot be swapped by parts.
-    clusters : int
-        How many clusters to make where there are no `centroids`.
     centroids : Tensor or None
         ``(clusters, e)``, fitted on a data set (`search.clusters.fit_centroids`); a cell belongs to the nearest
-        by cosine. None clusters the cells of each query and its distractors alone.
-    seed : int
-        For that clustering.
+        by cosine. None clusters the cells of each query and its distractors alone, into `clusters`, with `seed`.
     relax : bool
         Whether to go on with forbidden swaps when the allowed ones have run out without a flip. How many edits broke
         the constraint is in the counterfactual's ``source["outside"]``.
