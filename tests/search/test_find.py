@@ -20,7 +20,8 @@ from partswap.errors import (
 )
 from partswap.search import find
 from partswap.search.beam import BeamSearch, Path, first_of_each_set
-from partswap.search.candidates import Candidates, prefilter, same_label
+from partswap.search.candidates import Candidates, same_label
+from partswap.search.prefilter import prefilter
 from partswap.search.semantic import cosines, log_likeness
 from partswap.search.settings import SearchSettings
 from small_heads import make_head

@@ -15,7 +15,8 @@ from partswap.errors import SettingError, ShapeError
 from partswap.grid import Grids, GridShape, check_grid
 from partswap.heads import HeadPlan
 from partswap.search.beam import BeamSearch
-from partswap.search.candidates import Candidates, prefilter
+from partswap.search.candidates import Candidates
+from partswap.search.prefilter import prefilter
 from partswap.search.problem import Problem
 from partswap.search.semantic import cosines, log_likeness
 from partswap.search.settings import SearchSettings, changed
