@@ -98,28 +98,40 @@ def write_tables() -> None:
     if rows := found.get("scaling"):
         plot_scaling(rows)
         lines += ["## Time per edit against the number of distractors", "", "![time per edit](scaling.png)", ""]
+    if rows := found.get("zoo"):
+        lines += [
+            "## The zoo",
+            "",
+            f"[docs/zoo.md](../../docs/zoo.md): {len(rows)} families of timm, cut and asked.",
+            "",
+        ]
     lines += agreement_table(found)
     (RESULTS / "README.md").write_text("\n".join(lines))
 
 
 def agreement_table(found: dict[str, Any]) -> list[str]:
     """Real birds: does screening change the answer?"""
-    rows = [(settings, found[key]) for name, (settings, *_) in CASES.items() if (key := f"agreement_{name}") in found]
+    rows = [(case, found[key]) for name, case in CASES.items() if (key := f"agreement_{name}") in found]
     if not rows:
         return []
     lines = ["## Screening against the exhaustive search, real birds", ""]
     lines += [
         "`python -m benchmarks.agreement CUB_FOLDER WEIGHTS_FOLDER`: VGG-16 features, a trained head narrow enough"
     ]
-    lines += ['for the exhaustive search, up to 20 distractors; `screen="auto"` as a full-size head gets it.', ""]
     lines += [
-        "| objective | beam | head width | explanations | same edits | edits, exhaustive | edits, screened |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        'for the exhaustive search; `screen="auto"` as a full-size head gets it. Rows without a number of equal',
+        "",
     ]
-    for settings, r in rows:
+    lines[-2] += " lengths were made before estimates were corrected by what is evaluated exactly."
+    lines += [
+        "| objective | beam | head | distractors | explanations | same edits | same number | exhaustive | screened |",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for case, r in rows:
         edits = f"{r['exhaustive']['edits']:.2f} | {r['screened']['edits']:.2f}"
-        how = f"{settings['objective']} | {settings['beam']} | {r['hidden']} | {r['explanations']}"
-        lines += [f"| {how} | {100 * r['same_edits']:.1f} % | {edits} |"]
+        how = f"{case.settings['objective']} | {case.settings['beam']} | {case.head}, {case.width} | {case.distractors}"
+        number = f"{100 * r['same_number']:.1f} %" if "same_number" in r else ""
+        lines += [f"| {how} | {r['explanations']} | {100 * r['same_edits']:.1f} % | {number} | {edits} |"]
     return [*lines, ""]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from unittest import mock
 
 from rich.progress import track
@@ -23,24 +23,37 @@ from partswap.runs.tasks import plan_tasks
 from partswap.search import screening
 
 RESULTS = Path(__file__).parent / "results"
-#: What is compared: name, settings of the search, width of the head (the exhaustive search must be affordable),
-#: how many explanations.
-CASES: dict[str, tuple[dict[str, Any], int, int]] = {
-    "paper": ({"objective": "paper", "beam": 1}, 128, 200),
-    "set": ({"objective": "set", "beam": 1}, 512, 200),
-    "beam": ({"objective": "set", "beam": 8}, 128, 100),
+
+
+class Case(NamedTuple):
+    """What is compared; the head is narrow, since the exhaustive search must be affordable."""
+
+    settings: dict[str, Any]
+    head: str
+    width: int
+    explanations: int
+    distractors: int = 20
+
+
+CASES = {
+    "paper": Case({"objective": "paper", "beam": 1}, "flattened", 128, 200),
+    "set": Case({"objective": "set", "beam": 1}, "flattened", 512, 200),
+    "beam": Case({"objective": "set", "beam": 8}, "flattened", 128, 100),
+    # Few donors make long explanations.
+    "flattened": Case({"objective": "set", "beam": 8}, "flattened", 128, 60, 2),
+    "convolutional": Case({"objective": "set", "beam": 8}, "convolutional", 64, 60, 2),
 }
 
 
 class Bench:
     """Queries of the test split with their targets and distractors."""
 
-    def __init__(self, birds: Birds, head: nn.Module, queries: int) -> None:
+    def __init__(self, birds: Birds, head: nn.Module, queries: int, distractors: int) -> None:
         self.birds = birds
         logits, labels = logits_of(head, birds.test), birds.facts.data.labels()
         self.accuracy = float((logits.argmax(1).numpy() == labels).mean())
         self.plan = HeadPlan(head, GridShape(7, 7))
-        self.tasks = plan_tasks(logits, labels, distractors=20).first(queries).tasks
+        self.tasks = plan_tasks(logits, labels, distractors=distractors).first(queries).tasks
 
     def run(self, name: str, screen: Literal["auto"] | None, **settings: Any) -> list[Counterfactual]:
         """Explain all tasks."""
@@ -78,6 +91,7 @@ def agreement(bench: Bench, **settings: Any) -> dict[str, Any]:
     return {
         "explanations": len(pairs),
         "same_edits": sum(a.edits == b.edits for a, b in pairs) / len(pairs),
+        "same_number": sum(len(a) == len(b) for a, b in pairs) / len(pairs),
         "exhaustive": bench.scores(every),
         "screened": bench.scores(some),
     }
@@ -92,9 +106,11 @@ def main() -> None:
     options = parser.parse_args()
     birds = load_birds(options.cub, options.weights, options.cache)
     for name in options.only or CASES:
-        settings, hidden, queries = CASES[name]
-        bench = Bench(birds, trained_head(birds, hidden, options.cache), queries)
-        found = {"hidden": hidden, "accuracy": round(bench.accuracy, 4), **agreement(bench, **settings)}
+        case = CASES[name]
+        head = trained_head(birds, case.width, options.cache, kind=case.head)
+        bench = Bench(birds, head, case.explanations, case.distractors)
+        told = {"head": case.head, "hidden": case.width, "distractors": case.distractors}
+        found = {**told, "accuracy": round(bench.accuracy, 4), **agreement(bench, **case.settings)}
         print(json.dumps(found, indent=1))
         (RESULTS / f"agreement_{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 

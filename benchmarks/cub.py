@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from partswap import Explainer, load_auxiliary, load_model
 from partswap.data.base import Dataset, open_dataset
 from partswap.features import Encoded, encode_dataset
-from partswap.images import Preprocess
 from partswap.models.precision import fast_precision
+from partswap.preprocess import Preprocess
 from partswap.progress import bars
 from partswap.runs.tasks import Facts
 
@@ -54,14 +54,24 @@ def load_birds(cub: Path, weights: Path, cache: Path) -> Birds:
     return Birds(train, test, data[0], Facts(data[1], PREPROCESS, explainers[1].cut.grid))
 
 
-def trained_head(birds: Birds, hidden: int, cache: Path, *, epochs: int = 14) -> nn.Module:
-    """Return a VGG-like head trained on the training birds' features: three linear layers of width `hidden`."""
+def trained_head(birds: Birds, hidden: int, cache: Path, *, kind: str = "flattened", epochs: int = 14) -> nn.Module:
+    """Return a head of width `hidden` trained on the training birds' features.
+
+    "flattened" is VGG-like: three linear layers. "convolutional" is ResNet-like: two 3 x 3 convolutions, then pooling.
+    """
     torch.manual_seed(0)
-    head = nn.Sequential(
-        nn.Flatten(1), nn.Linear(512 * 49, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, hidden), nn.ReLU(),
-        nn.Dropout(0.5), nn.Linear(hidden, birds.classes),
-    )  # fmt: skip
-    path = cache / f"head_{hidden}.safetensors"
+    if kind == "convolutional":
+        head = nn.Sequential(
+            nn.Conv2d(512, hidden, 1), nn.ReLU(), nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(1),
+            nn.Linear(hidden, birds.classes),
+        )  # fmt: skip
+    else:
+        head = nn.Sequential(
+            nn.Flatten(1), nn.Linear(512 * 49, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, hidden),
+            nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, birds.classes),
+        )  # fmt: skip
+    path = cache / f"head_{'' if kind == 'flattened' else f'{kind}_'}{hidden}.safetensors"
     if path.exists():
         head.load_state_dict(load_file(path))
         return head.eval()

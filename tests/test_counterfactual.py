@@ -99,6 +99,18 @@ def test_it_prints_what_was_swapped():
     assert "0 -> 1 in 1 edit" in str(cf)
 
 
+def test_what_it_prints_fits_a_terminal():
+    names = {0: "a bird with a name that is long", 1: "Black-throated Blue Warbler of the northern woods"}
+    source = {"class_names": {str(k): name for k, name in names.items()}, "distractors": ["a" * 30 + ".jpg"]}
+    cf = Counterfactual(
+        0, 1, GridShape(7, 7), 1, (Edit(8, 48, 0),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True, source=source
+    )
+    said = str(cf)
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert " ".join(said.split()).endswith(f"p = 0.90 the model now says {names[1]}")
+    assert "\n     p = 0.90" in said
+
+
 def test_verify_confirms_the_truth_and_refuses_a_lie(problem):
     cf = find_counterfactual(**problem)
     grids = problem["head"], problem["query"], problem["distractors"]

@@ -1,24 +1,44 @@
 """Images in, counterfactual out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch import nn
 
-from partswap import METHODS, Auxiliary, Explainer, Preprocess, aviary
+from partswap import (
+    METHODS,
+    Auxiliary,
+    Counterfactual,
+    Edit,
+    Explainer,
+    GridShape,
+    Preprocess,
+    Step,
+    _vision,
+    aviary,
+    open_dataset,
+)
+from partswap.counterfactual import percent
 from partswap.errors import (
     ClassIndexError,
+    DataError,
     ImageError,
     LayerError,
     NoDistractorsError,
     NondeterministicModelError,
+    PartswapError,
     SettingError,
     ShapeError,
     UnknownNameError,
 )
 from partswap.images import read_image
 from partswap.models import shipped
+from partswap.models.names import plain
+from partswap.models.open import open_classifier
+from partswap.search.settings import changed
 
 NAMES = [s.name for s in aviary.all_species()]
 
@@ -104,7 +124,7 @@ def test_a_module_can_be_the_auxiliary_and_none_leaves_the_term_out(birds):
     trunk = nn.Sequential(model.stem, model.layer1, model.layer2)
     own = Explainer(model, "layer4.0", auxiliary=trunk, preprocess=shipped.PREPROCESS)
     assert own.explain(*birds, target=5, keep_misclassified=True).settings["semantic"]
-    bare = Explainer(model, "layer4.0", preprocess=shipped.PREPROCESS)
+    bare = Explainer(model, "layer4.0", auxiliary=None, preprocess=shipped.PREPROCESS)
     assert not bare.explain(*birds, target=5, keep_misclassified=True).settings["semantic"]
 
 
@@ -150,8 +170,8 @@ def test_bad_images_are_named(explainer, birds, tmp_path):
         explainer.explain(np.zeros((224, 224, 3)), donors, 5)
     with pytest.raises(ImageError, match="not an image"):
         explainer.explain(np.zeros((3, 224, 224), np.uint8), donors, 5)
-    with pytest.raises(ShapeError, match="uint8"):
-        explainer.explain(torch.zeros(3, 224, 224, dtype=torch.uint8), donors, 5)
+    with pytest.raises(ImageError, match="uint8"):
+        explainer.explain(torch.zeros(224, 224, 3, dtype=torch.uint8), donors, 5)
     with pytest.raises(ShapeError, match="Pass a list of images"):
         explainer.explain(query, donors[0], 5)
     with pytest.raises(NoDistractorsError):
@@ -182,7 +202,7 @@ def test_wrong_settings_are_named():
         Explainer(model, preprocess=shipped.PREPROCESS, auxiliary="avairy")
     with pytest.raises(LayerError, match="features"):
         Explainer(model, "featurs", preprocess=shipped.PREPROCESS)
-    with pytest.raises(SettingError, match="no class names"):
+    with pytest.raises(SettingError, match="names of the classes are unknown"):
         Explainer(model, preprocess=shipped.PREPROCESS).explain(
             Image.new("RGB", (224, 224)), [Image.new("RGB", (9, 9))], "a"
         )
@@ -201,3 +221,260 @@ def test_a_model_that_rolls_dice_is_refused():
 
     with pytest.raises(NondeterministicModelError):
         Explainer(Dice(), "body")
+
+
+# -- what is explained, and towards what ------------------------------------------------------------------------------
+
+
+def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
+    query, donors = birds
+    cf = explainer.explain(query, donors)
+    assert cf.target == 5  # two of the four; the other two are predicted as the query is, and so cannot be meant
+    assert cf.source["target_from"] == "what 2 of 4 distractors are predicted as"
+    mixed = [*donors[:1], *(aviary.draw(k, 0).image for k in (10, 20, 30))]
+    with pytest.raises(NoDistractorsError) as caught:
+        explainer.explain(query, mixed)
+    assert "(the model's second guess); they are predicted as" in str(caught.value)
+
+
+def test_errors_say_what_distractors_are_predicted_as(explainer, birds):
+    query, donors = birds
+    with pytest.raises(NoDistractorsError, match=rf"target {NAMES[30]}; they are predicted as .*Warbler \(\d\)"):
+        explainer.explain(query, donors, NAMES[30])
+    with pytest.raises(ClassIndexError, match="already says Olive Warbler"):
+        explainer.explain(query, donors, "Olive Warbler")
+
+
+def test_a_mistake_is_explained_towards_the_true_class(explainer, birds):
+    query, _ = birds
+    said = int(explainer.encode([query]).logits[0].argmax())
+    truth = 5 if said != 5 else 4
+    right = [aviary.draw(truth, seed).image for seed in range(6)]
+    cf = explainer.explain((query, truth), right)  # an item of a data set: an image and its label
+    assert (cf.query_class, cf.target, cf.source["target_from"]) == (said, truth, "the true class")
+    assert cf.edits == explainer.explain(query, right, label=NAMES[truth]).edits
+    assert cf.source["label"] == truth
+
+
+def test_the_number_of_a_folder_is_no_class_of_the_model(explainer, tmp_path):
+    names = [NAMES[30], NAMES[4], "a bird of another world"]
+    for k, name in enumerate(names):
+        (tmp_path / f"{k + 1:03}.{name.replace(' ', '_')}").mkdir()
+        image = aviary.draw(30 if k == 0 else 4, 7).image
+        image.save(tmp_path / f"{k + 1:03}.{name.replace(' ', '_')}" / "bird.png")
+    items = {plain(item.class_name): item for item in open_dataset("folder", tmp_path, "all")}
+    donors = [aviary.draw(5, seed).image for seed in range(4)]
+    assert "label" not in explainer.explain(items["a bird of another world"], donors).source  # not class 2
+    known = explainer.explain(items[plain(NAMES[4])], donors)
+    assert known.source["label"] == 4  # not class 1
+    (many,) = explainer.explain_many([items[plain(NAMES[4])]], donors)
+    assert many.source["label"] == 4
+    assert many.edits == known.edits
+
+
+def test_distractors_are_called_what_the_model_says_of_them(explainer, birds):
+    query, donors = birds
+    said = explainer.encode(donors).logits.argmax(1).tolist()
+    assert len(set(said)) == 2
+    cf = explainer.explain(query, donors, 5, keep_misclassified=True)
+    assert [cf.distractor_class(k) for k in range(len(donors))] == said
+    assert {cf.class_name(k) for k in said} == {NAMES[k] for k in said}
+    used = {edit.distractor_image for edit in cf.edits}
+    titles = [axis.get_title().splitlines()[0] for axis in cf.plot().axes[1:-1]]
+    assert sorted(titles) == sorted(NAMES[said[k]] for k in used)
+    right = explainer.explain(query, donors, 5)
+    assert "distractor_classes" not in right.source
+    assert {right.distractor_class(k) for k in range(right.distractors)} == {5}
+
+
+def test_distractors_are_found_in_a_data_set(explainer, birds):
+    data = open_dataset("aviary", split="test", per_class=4)
+    cf = explainer.explain(birds[0], data, "Spectacled Warbler")
+    assert cf.flipped
+    assert cf.distractors >= 1
+    labels = {data.image_name(i): data.label(i) for i in range(len(data))}
+    assert {labels[name] for name in cf.source["distractors"]} == {5}
+    other = Explainer("aviary:vgg", class_names=[f"x{k}" for k in range(40)])
+    with pytest.raises(DataError, match="classes of the data set are not"):
+        other.explain(birds[0], data, 5)
+
+
+def test_folders_generators_and_items_are_distractors(explainer, birds, tmp_path):
+    query, donors = birds
+    (tmp_path / "donors").mkdir()
+    for k, donor in enumerate(donors):
+        donor.save(tmp_path / "donors" / f"{k}.png")
+    expected = explainer.explain(query, donors, 5).edits
+    torch_like = torch.utils.data.Subset([(d, 5) for d in donors], range(len(donors)))  # has no __iter__
+    items = [{"image": d, "label": 5} for d in donors]  # as data sets of Hugging Face give them
+    folder = tmp_path / "donors"
+    for given in (folder, str(folder), iter(donors), tuple(donors), [(d, 5) for d in donors], torch_like, items):
+        assert explainer.explain(query, given, 5).edits == expected
+
+
+def test_a_classifier_and_a_name_are_models(tmp_path):
+    classifier = open_classifier("aviary:resnet")
+    for model in (classifier, "aviary:resnet"):
+        explainer = Explainer(model)
+        assert explainer.class_names == NAMES
+        assert explainer.preprocess == shipped.PREPROCESS
+    with pytest.raises(PartswapError, match="weights"):
+        Explainer(classifier.model, weights="default")
+
+
+# -- a result that was saved ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Counterfactuals of photographs that the model sees a crop of, saved and read again."""
+    sizes = [(300, 240), (260, 390), (224, 224), (500, 250)]
+    paths = []
+    for k, size in enumerate(sizes):
+        bird = aviary.draw(4 if k == 0 else 5, k).image
+        canvas = Image.new("RGB", size, "white")
+        canvas.paste(bird, ((size[0] - 224) // 2, (size[1] - 224) // 2))
+        canvas.save(tmp_path / f"{k}.png")
+        paths.append(tmp_path / f"{k}.png")
+    explainer = Explainer("aviary:vgg", preprocess=Preprocess(224, 240, (0.45,) * 3, (0.25,) * 3))
+    cf = explainer.explain(paths[0], paths[1:], 5, keep_misclassified=True)
+    return explainer, cf, type(cf).load(cf.save(tmp_path / "why.json")), paths
+
+
+def test_originals_are_cropped_as_the_model_saw_them(saved):
+    _, cf, read, paths = saved
+    again = read.with_images(Image.open(paths[0]), [str(path) for path in paths[1:]])
+    for mine, theirs in zip(
+        (again.pictures.query, *again.pictures.distractors), (cf.pictures.query, *cf.pictures.distractors), strict=True
+    ):
+        assert mine.size == theirs.size == (224, 224)
+        assert np.abs(np.asarray(mine, float) - np.asarray(theirs, float)).mean() < 4
+    assert read.with_files().pictures.query.size == (224, 224)
+    with pytest.raises(ShapeError, match=r"600 x 480 pixels is not what the model saw \(224 x 224\)"):
+        read.with_images(Image.new("RGB", (600, 480)), paths[1:])
+
+
+def test_files_that_moved_are_found_beside_the_result(saved, tmp_path):
+    _, _, read, paths = saved
+    (tmp_path / "moved").mkdir()
+    for path in paths:
+        path.rename(tmp_path / "moved" / path.name)
+    with pytest.raises(ImageError, match="not there any more"):
+        read.with_files()
+    assert read.with_files(tmp_path / "moved").pictures is not None
+
+
+def test_a_result_without_geometry_takes_only_pictures_of_the_grid_s_proportions():
+    cf = Counterfactual(3, 5, GridShape(7, 7), 1, (Edit(10, 20, 0),), Step(0.1, 3), (Step(0.8, 5),), True)
+    assert cf.with_images(Image.new("RGB", (50, 50)), [Image.new("RGB", (99, 99))]).pictures is not None
+    with pytest.raises(ShapeError, match=r"not what the model saw \(a grid of 7 x 7 cells\)"):
+        cf.with_images(Image.new("RGB", (50, 70)), [Image.new("RGB", (99, 99))])
+
+
+def test_verification_just_works(saved):
+    explainer, cf, read, paths = saved
+    for one in (cf, read):
+        assert explainer.verify(one)
+        assert one.verify(explainer)
+        assert one.verify(explainer.cut)
+        assert one.verify(explainer.model)
+        assert one.verify(shipped.load("vgg"), paths[0], paths[1:])
+    assert not explainer.verify(cf, paths[1], paths[1:])  # another query
+    other = shipped.load("vgg")
+    with torch.no_grad():
+        next(other.parameters()).add_(0.1)
+    assert not cf.verify(other)
+    with pytest.raises(SettingError, match="no model"):
+        cf.verify("vgg")
+    with pytest.raises(SettingError, match="layer"):
+        Explainer("aviary:vgg", "features.3").verify(cf)
+
+
+def test_what_a_function_prepared_is_verified_while_the_function_is_known(saved, tmp_path):
+    paths = saved[3]
+    explainer = Explainer("aviary:vgg", preprocess=lambda image: shipped.PREPROCESS(image)[0])
+    cf = explainer.explain(paths[0], paths[1:], 5)
+    assert explainer.preprocess.key() != shipped.PREPROCESS.key()
+    assert explainer.verify(cf)
+    assert cf.verify(shipped.load("vgg"))
+    read = Counterfactual.load(cf.save(tmp_path / "why.json"))  # a file cannot hold a function
+    assert explainer.verify(read)
+    with pytest.raises(SettingError, match=r"prepared by .*attribute preprocess, or pass the explainer"):
+        read.verify(shipped.load("vgg"))
+    model = shipped.load("vgg")
+    model.preprocess = lambda image: shipped.PREPROCESS(image)[0]  # the model tells it itself
+    assert read.verify(model)
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_says_what_the_model_says_before_and_after(explainer, birds):
+    cf = explainer.explain(*birds, 5)
+    trace = cf.plot().axes[-1]
+    title = trace.get_title()
+    assert title.startswith(f"model says Olive Warbler ({percent(cf.before.own)})")
+    assert "then says Spectacled Warbler" in title
+    labels = [text.get_text() for text in trace.get_yticklabels()]
+    assert labels[-1] == f"edit {len(cf)} flips"
+    stuck = explainer.explain(*birds, 5, method=changed(explainer.method, max_edits=1))
+    if not stuck.flipped:
+        assert "still says" in stuck.plot().axes[-1].get_title()
+    unflipped = replace(cf, flipped=False, trace=tuple(replace(s, predicted=cf.query_class) for s in cf.trace))
+    still = percent(unflipped.trace[-1].own)
+    assert f"still says Olive Warbler ({still})" in unflipped.plot().axes[-1].get_title()
+    assert "the model still says Olive Warbler" in str(unflipped)
+    third = replace(cf, flipped=False, trace=tuple(replace(s, predicted=7) for s in cf.trace))
+    assert "the model says 7" in str(third)
+    assert "not reached" in str(unflipped)
+    assert all(step.own is not None and 0 <= step.own <= 1 for step in (cf.before, *cf.trace))
+
+
+def test_figures_have_formats_that_are_checked(explainer, birds, tmp_path):
+    cf = explainer.explain(*birds, 5)
+    for suffix in ("png", "svg", "pdf", "html", "jpg"):
+        cf.plot(tmp_path / f"why.{suffix}")
+        assert (tmp_path / f"why.{suffix}").stat().st_size > 5_000
+    assert (tmp_path / "why.html").read_text().startswith("<!doctype html>")
+    for wrong in ("why", "why.docx"):
+        with pytest.raises(SettingError, match="no suffix of a figure"):
+            cf.plot(tmp_path / wrong)
+
+
+def test_small_probabilities_are_not_printed_as_zero(explainer, birds):
+    cf = explainer.explain(*birds, 5)
+    small = replace(cf, before=replace(cf.before, probability=0.0004))
+    assert "0.0004 ->" in str(small)
+    assert "the model now says Spectacled Warbler" in str(small)
+
+
+def test_a_method_is_not_called_what_it_is_not(birds):
+    bare = Explainer("aviary:vgg", auxiliary="none")
+    with pytest.raises(SettingError, match="no auxiliary to say what is alike"):
+        bare.explain(*birds, 5, method="paper")
+    assert bare.explain(*birds, 5, method=METHODS.get("paper")(lam=0)).method == "paper"
+    cf = bare.explain(*birds, 5)
+    assert cf.title == "partswap without its semantic term (no auxiliary)"
+    assert "without its semantic term" in cf._repr_html_()
+    assert Explainer("aviary:vgg", auxiliary="aviary").explain(*birds, 5).title == "partswap"
+
+
+def test_a_target_out_of_reach_ends_early():
+    """The class token stays the query's, so cells may matter too little to reach the target."""
+    torch.manual_seed(0)
+    model = _vision.timm().create_model("vit_tiny_patch16_224", img_size=96, num_classes=5, depth=3).eval()
+    explainer = Explainer(model, "blocks.1", preprocess=Preprocess(96))
+    images = [aviary.draw(k, 0).image for k in range(8)]
+    said = explainer.encode(images).logits
+    query, target = 0, int(said[0].argsort()[0])  # the least likely of random classes
+    cf = explainer.explain(images[query], images[1:], target, keep_misclassified=True)
+    if not cf.flipped:
+        assert len(cf) <= 12
+        assert "even in place of all cells" in " ".join(str(cf).split())
+    assert cf.flipped or "gave_up" in cf.source
+
+
+@pytest.mark.parametrize("size", [(1, 1), (64, 64), (224, 225)])
+def test_a_tensor_of_another_size_is_refused(birds, size):
+    with pytest.raises(ShapeError, match="the model was cut for"):
+        Explainer("aviary:vgg").explain(torch.zeros(3, *size), birds[1], 5)

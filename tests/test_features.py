@@ -203,7 +203,7 @@ from torch import nn
 from partswap.data.base import Dataset
 from partswap.features import auxiliary_features
 from partswap.grid import GridShape
-from partswap.images import Preprocess
+from partswap.preprocess import Preprocess
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 
 class Blank(Dataset):

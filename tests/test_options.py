@@ -1,5 +1,6 @@
 """Options that users give."""
 
+import pickle
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from partswap import errors
 from partswap.errors import SettingError
 from partswap.options import check_options, parse_options
 from partswap.search.methods.hard import Hard
@@ -62,3 +64,11 @@ def test_options_are_checked_by_annotations():
         pass
 
     assert check_options(anything, {"first": object, "other": 1}, what="it") == {"first": object, "other": 1}
+
+
+def test_a_fix_speaks_of_arguments_in_python_and_of_flags_on_the_command_line():
+    error = errors.SettingError("there is {no} weight.", "Give {weights} or {class_names}, not {x}.")
+    assert str(error) == "there is {no} weight. Give weights or class_names, not {x}."
+    assert error.in_flags() == "there is {no} weight. Give --weights or --classes, not {x}."
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.in_flags()) == (str(error), error.in_flags())

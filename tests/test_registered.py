@@ -12,12 +12,12 @@ from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, Gr
 from partswap.data import cell_facts, open_dataset
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
-from partswap.images import Preprocess
 from partswap.metrics import EditMetric, Evidence, Metric
 from partswap.models import shipped
 from partswap.models.checkpoints import save_trained
 from partswap.models.parts import Detector, PartsDetector
 from partswap.models.zoo import load_model
+from partswap.preprocess import Preprocess
 from partswap.search import Method
 from published_files import FILES, write
 
@@ -110,12 +110,12 @@ def test_an_auxiliary_gives_finite_grids(name, tmp_path):
         options["weights"] = save_trained(
             Detector(detector, "timm:test_resnet", "layer2", ["a", "b"], Preprocess(160)), tmp_path
         )
-    elif name == "classifier":
+    elif name in ("classifier", "auto"):
         options = {"classifier": shipped.load("vgg"), "preprocess": shipped.PREPROCESS}
     elif name == "augnet" and importlib.util.find_spec("imgsim") is None:
         pytest.skip("imgsim is not installed: pip install partswap[augnet]")
     auxiliary = load_auxiliary(name, **options)
-    assert auxiliary.name == name
+    assert auxiliary.name == ("aviary" if name == "auto" else name)
     assert not any(module.training for module in auxiliary.model.modules())
     data = DATASETS.get("aviary")("test", per_class=1)
     grids = auxiliary.grids([data[i].image for i in range(3)], batch=2)

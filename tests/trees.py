@@ -70,6 +70,25 @@ def cub(root: Path, per_class: int = 4) -> Path:
     return root
 
 
+def official_cub(root: Path) -> Path:
+    """CUB-200-2011 with the oddities of the official one, all harmless; returns the folder above."""
+    inner = cub(root / "CUB_200_2011")
+    (inner / "attributes" / "attributes.txt").rename(root / "attributes.txt")
+    (inner / "segmentations").rename(root / "segmentations")
+    files = [line.split()[1] for line in (inner / "images.txt").read_text().splitlines()]
+    write_image(inner / "images" / files[0], mode="L")
+    locs = inner / "parts" / "part_locs.txt"
+    edit_line(locs, 6, f"2 1 {SIZE[0]}.0 11.0 1")  # the first column outside
+    edit_line(locs, 7, "2 2 -0.6 12.0 1")
+    for part in range(5):  # nothing of the third bird can be seen
+        edit_line(locs, 11 + part, f"3 {part + 1} 0.0 0.0 0")
+    edit_line(inner / "bounding_boxes.txt", 4, f"4 1.0 1.0 {SIZE[0]}.0 {SIZE[1]}.0")
+    edit_line(inner / "bounding_boxes.txt", 5, "5 -1.0 10.0 20.0 10.0")
+    write_lines(inner / "attributes" / "image_attribute_labels.txt", ["1 1 0 3 27.7", "1 2 0 3 27.7 0 0", "2275 10 0"])
+    (inner / "README").write_text("as it comes")
+    return root
+
+
 def dogs(root: Path, *, mat: bool = False, per_class: int = 4) -> Path:
     """Stanford Dogs with two breeds; the last image has no annotation, the first a mask."""
     entries = []

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from partswap.explainer import Explainer
     from partswap.grid import Grids, GridShape
     from partswap.heads import HeadPlan
-    from partswap.images import Preprocess
+    from partswap.images import fetch_image
     from partswap.metrics import METRICS
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary, load_auxiliary
     from partswap.models.checkpoints import load_classifier
     from partswap.models.zoo import load_model
+    from partswap.preprocess import Preprocess
     from partswap.search import METHODS, SearchSettings, find_counterfactual, find_counterfactuals
 
 #: Where each public name lives.
@@ -40,11 +41,12 @@ _HOMES = {
         "explainer": ("Explainer",),
         "grid": ("Grids", "GridShape"),
         "heads": ("HeadPlan",),
-        "images": ("Preprocess",),
+        "images": ("fetch_image",),
         "metrics": ("METRICS",),
         "models.auxiliaries": ("AUXILIARIES", "Auxiliary", "load_auxiliary"),
         "models.checkpoints": ("load_classifier",),
         "models.zoo": ("load_model",),
+        "preprocess": ("Preprocess",),
         "search": ("METHODS", "SearchSettings", "find_counterfactual", "find_counterfactuals"),
     }.items()
     for name in names
@@ -71,6 +73,7 @@ __all__ = [
     "aviary",
     "cut_network",
     "default_layer",
+    "fetch_image",
     "find_counterfactual",
     "find_counterfactuals",
     "list_layers",

@@ -7,6 +7,7 @@ pictures can ride along (`with_images`) but are never saved.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -14,17 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from partswap._version import __version__
-from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError
+from partswap.errors import FileFormatError, ImageError, SettingError, ShapeError
 from partswap.grid import GridShape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
     from pydantic import TypeAdapter
-    from torch import Tensor
+
+    from partswap.images import ImageLike
+    from partswap.preprocess import Preprocess
+    from partswap.verification import Verification
 
 SCHEMA = "partswap.counterfactual"
-SCHEMA_VERSION = 1
+#: Version 2 adds the probability of the class said before; files of version 1 are still read.
+SCHEMA_VERSION = 2
+#: Edits that text writes out; the rest are counted.
+SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Step:
     probability: float  #: of the target class
     predicted: int  #: the class the model says
     objective: float | None = None  #: what the search maximised; None before the first edit
+    own: float | None = field(default=None, compare=False)  #: probability of the class said before the first edit
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,16 @@ class Pictures:
 
     query: Image
     distractors: Sequence[Image]
+    sources: Sequence[ImageLike] = ()  #: the query and the distractors as they were passed, to be read again
+    preprocess: Preprocess | None = None  #: how they became the model's inputs, if that is known
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Which part of an image the model sees."""
+
+    size: tuple[int, int]  #: width and height of the image
+    box: tuple[float, float, float, float]  #: left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -65,22 +83,9 @@ class About:
         """Return where a result came from; `found` is what the search adds."""
         source = {"partswap": __version__, **found, **self.told}
         if self.told:
-            named = sorted({target, *(step.predicted for step in steps)})
+            named = sorted({target, *(step.predicted for step in steps), *self.told.get("distractor_classes", ())})
             source["class_names"] = {str(k): self.class_names[k] for k in named} if self.class_names else {}
         return source
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Outcome of applying the edits once more and running the whole head."""
-
-    holds: bool  #: the head says what the counterfactual claims
-    predicted: int  #: what the head says after all edits
-    probability: float  #: of the target class, after all edits
-    deviation: float  #: largest difference to a probability of the trace
-
-    def __bool__(self) -> bool:
-        return self.holds
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,7 @@ class Counterfactual:
     >>> print(cf)
     Counterfactual: 3 -> 5 in 1 edit (target probability 0.10 -> 0.80)
       1. query (row 1, col 3) <- distractor 1 (row 1, col 4)   p = 0.80
+         the model now says 5
     """
 
     query_class: int
@@ -163,84 +169,148 @@ class Counterfactual:
         names: Mapping[str, str] = self.source.get("class_names", {})
         return names.get(str(index), str(index))
 
+    @property
+    def flip(self) -> int | None:
+        """Number of the edit (from 1) after which the model says the target, None if it does not."""
+        return len(self) if self.flipped else None
+
+    @property
+    def title(self) -> str:
+        """The method that found it, in words; a semantic term that was left out for want of an auxiliary is said."""
+        missing = self.settings.get("semantic") is False and float(self.settings.get("lam") or 0) > 0
+        return f"{self.method} without its semantic term (no auxiliary)" if missing else self.method
+
+    def distractor_name(self, image: int) -> str:
+        """Return the file name of a distractor if it is known, its number otherwise."""
+        names = self.source.get("distractors", ())
+        name = Path(names[image]).name if image < len(names) and names[image] else ""
+        return name if name and not name.isdecimal() else f"distractor {image}"
+
+    def distractor_class(self, image: int) -> int:
+        """Return what the model says of a distractor: the target, unless others were asked for."""
+        said: Sequence[int] = self.source.get("distractor_classes", ())
+        return said[image] if image < len(said) else self.target
+
     def __str__(self) -> str:
+        from partswap.terminal import wrapped  # which imports rich
+
         count = f"{len(self)} edit{'' if len(self) == 1 else 's'}"
         start, end = self.before.probability, self.probability
         head = f"{self.class_name(self.query_class)} -> {self.class_name(self.target)}"
         outcome = f"in {count}" if self.flipped else f"not reached in {count}"
-        lines = [f"Counterfactual: {head} {outcome} (target probability {start:.2f} -> {end:.2f})"]
-        for number, (edit, step) in enumerate(zip(self.edits, self.trace, strict=True), 1):
+        lines = [f"Counterfactual: {head} {outcome} (target probability {decimal(start)} -> {decimal(end)})"]
+        said = self.before.predicted
+        for number, (edit, step) in enumerate(zip(self.edits[:SHOWN], self.trace, strict=False), 1):
             row, col = self.grid.row_col(edit.query_cell)
             image, drow, dcol = self.grid.locate(edit.distractor_cell)
-            swap = f"query (row {row}, col {col}) <- distractor {image} (row {drow}, col {dcol})"
-            lines.append(f"  {number}. {swap}   p = {step.probability:.2f}")
-        return "\n".join(lines)
+            swap = f"query (row {row}, col {col}) <- {self.distractor_name(image)} (row {drow}, col {dcol})"
+            now = "" if step.predicted == said else f"   the model now says {self.class_name(step.predicted)}"
+            lines.append(f"  {number}. {swap}   p = {decimal(step.probability)}{now}")
+            said = step.predicted
+        if len(self) > SHOWN:
+            lines.append(f"  ... and {len(self) - SHOWN} more edits")
+        if not self.flipped:
+            last = self.trace[-1] if self.trace else self.before
+            why = f": {self.source['gave_up']}" if "gave_up" in self.source else ""
+            verb = "still says" if last.predicted == self.query_class else "says"
+            lines.append(f"  not reached{why}; the model {verb} {self.class_name(last.predicted)}")
+        return wrapped("\n".join(lines))
 
     def _repr_html_(self) -> str:
         from partswap.pictures import counterfactual_html
 
         return counterfactual_html(self)
 
-    def with_images(self, query: Image, distractors: Sequence[Image]) -> Counterfactual:
-        """Return the same counterfactual with its images attached, for `plot` and notebooks."""
+    def with_images(self, query: ImageLike, distractors: Sequence[ImageLike]) -> Counterfactual:
+        """Return the same counterfactual with its images attached, for `plot` and notebooks.
+
+        Each is either the image as it was (the part that the model saw is cut out of it) or that part itself; one of
+        another size is an error, since the cells would be drawn in wrong places.
+        """
+        from partswap.images import list_images
+
+        distractors = list_images(distractors)
         if len(distractors) != self.distractors:
             raise ShapeError(
                 f"{len(distractors)} distractor images for a counterfactual with {self.distractors}.",
                 "Pass all of them, in the order the search saw them.",
             )
-        return replace(self, pictures=Pictures(query, tuple(distractors)))
+        frames = self._frames()
+        seen = [self._seen(image, frame) for image, frame in zip((query, *distractors), frames, strict=True)]
+        how = self.pictures.preprocess if self.pictures else None
+        return replace(self, pictures=Pictures(seen[0], tuple(seen[1:]), (query, *distractors), how))
+
+    def with_files(self, near: str | Path | None = None) -> Counterfactual:
+        """Return the same counterfactual with the images attached that it was made from, read again from their files.
+
+        A file that is gone is also looked for by its name in the folder `near`.
+        """
+        paths = [_found(name, near) for name in (self.source.get("query", ""), *self.source.get("distractors", ()))]
+        return self.with_images(paths[0], paths[1:])
+
+    def _frames(self) -> list[Frame | None]:
+        told = self.source.get("seen", {})
+        found = [told.get("query"), *told.get("distractors", [None] * self.distractors)]
+        return [None if f is None else Frame(tuple(f["size"]), tuple(f["box"])) for f in found]
+
+    def _seen(self, image: ImageLike, frame: Frame | None) -> Image:
+        """Return the part of an image that the model saw."""
+        from partswap.images import read_image
+
+        picture = read_image(image)
+        told = self.source.get("seen", {}).get("canvas")
+        canvas = tuple(told) if told else None
+        if frame is not None and canvas is not None and picture.size == frame.size:
+            left, top, right, bottom = (round(edge) for edge in frame.box)
+            return picture.crop((left, top, max(right, left + 1), max(bottom, top + 1))).resize(canvas)
+        oblong = abs(math.log(picture.width * self.grid.h / (picture.height * self.grid.w)))
+        if picture.size == canvas or (canvas is None and oblong < 0.02):
+            return picture
+        saw = f"{canvas[0]} x {canvas[1]}" if canvas else f"a grid of {self.grid} cells"
+        was = f", nor the image it is from ({frame.size[0]} x {frame.size[1]})" if frame else ""
+        raise ShapeError(
+            f"an image of {picture.width} x {picture.height} pixels is not what the model saw ({saw}){was}.",
+            "Pass the image itself, or what Preprocess.canvas(image) returns.",
+        )
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw query and distractor side by side for every edit; save the figure if a path is given."""
+        """Draw query, distractors and what the model says after each edit; save it if a path is given.
+
+        The suffix says how: png, svg, pdf, or html for a page of its own.
+        """
         from partswap.pictures import plot_counterfactual
 
         return plot_counterfactual(self, path)
 
-    def verify(self, model: Any, query: Tensor, distractors: Tensor, *, atol: float = 1e-3) -> Verification:
+    def verify(
+        self, model: Any, query: Any = None, distractors: Any = None, *, atol: float | None = None
+    ) -> Verification:
         """Apply the edits to the query's grid, run the head densely, and compare with the trace.
 
         Parameters
         ----------
-        model : torch.nn.Module or Cut
-            The head with grids, or the cut model with (preprocessed) images.
-        query : Tensor
-            Grid ``(d, h, w)`` for a head, image ``(3, H, W)`` for a cut model.
-        distractors : Tensor
-            Grids ``(n, d, h, w)`` or images ``(n, 3, H, W)``.
-        atol : float
-            How far a probability may be from the trace.
+        model : torch.nn.Module, Explainer or Cut
+            The classifier, the explainer, the cut model; or the head, with grids.
+        query : image or Tensor, optional
+            By default the image that was explained, read again if need be; a grid ``(d, h, w)`` for a head.
+        distractors : sequence of images or Tensor, optional
+            Likewise; grids ``(n, d, h, w)`` for a head.
+        atol : float, optional
+            How far a probability may be from the trace; by default 1e-3, and 0.02 for half precision.
         """
-        import torch
+        from partswap.verification import verify
 
-        from partswap.grid import Grids, to_cells
+        return verify(self, model, query, distractors, atol)
 
-        head, context = model, None
-        with torch.no_grad():
-            if hasattr(model, "features") and hasattr(model, "head"):
-                head, mine = model.head, model.features(query[None])
-                query, context, distractors = mine.values[0], mine.context, model.features(distractors).values
-            if tuple(query.shape[-2:]) != tuple(self.grid) or len(distractors) != self.distractors:
-                raise ShapeError(
-                    f"query {tuple(query.shape)} and distractors {tuple(distractors.shape)} are not what this "
-                    f"counterfactual is about ({self.distractors} distractors, {self.grid} grid).",
-                    "Pass the same query and distractors the search saw.",
-                )
-            cells, donors = to_cells(query).clone(), to_cells(distractors)
-            grids = [cells.clone()]
-            for edit in self.edits:
-                cells[edit.query_cell] = donors[edit.distractor_cell]
-                grids.append(cells.clone())
-            batch = torch.stack(grids).transpose(1, 2).reshape(len(grids), -1, *self.grid)
-            logits = torch.cat([head(g[None] if context is None else Grids(g[None], context)) for g in batch]).float()
-        if self.target >= logits.shape[1]:
-            problem = f"target {self.target} but the head has {logits.shape[1]} classes."
-            raise ClassIndexError(problem, "Pass the head of this model.")
-        probabilities = logits.softmax(1)[:, self.target].tolist()
-        predicted = int(logits[-1].argmax())
-        claimed = [self.before, *self.trace]
-        deviation = max(abs(p - s.probability) for p, s in zip(probabilities, claimed, strict=True))
-        holds = deviation <= atol and (predicted == self.target) == self.flipped
-        return Verification(holds, predicted, probabilities[-1], deviation)
+    def images(self, query: Any = None, distractors: Any = None) -> list[Any]:
+        """Return the images it was made from, the query first: those given, those attached, or their files."""
+        if query is not None and distractors is not None:
+            from partswap.images import list_images
+
+            return [query, *list_images(distractors)]
+        if self.pictures is not None and self.pictures.sources:
+            return list(self.pictures.sources)
+        return [_found(name, None) for name in (self.source.get("query", ""), *self.source.get("distractors", ()))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -255,7 +325,7 @@ class Counterfactual:
             raise FileFormatError(
                 f"{where} is not a partswap counterfactual.", "Use a file that Counterfactual.save wrote."
             )
-        if data.get("version") != SCHEMA_VERSION:
+        if data.get("version") not in (1, SCHEMA_VERSION):
             raise FileFormatError(
                 f"{where} has schema version {data.get('version')}, this partswap reads {SCHEMA_VERSION}.",
                 "Install the partswap version that wrote it, or make it again.",
@@ -282,16 +352,60 @@ class Counterfactual:
     @classmethod
     def load(cls, path: str | Path) -> Counterfactual:
         """Read what `save` wrote."""
-        path = Path(path)
         try:
+            path = Path(path)
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise FileFormatError(f"there is no file {path} ({error.strerror}).", "Check the path.") from error
+        except TypeError as error:
+            raise FileFormatError(f"{path!r} is no path.", "Give the path of a file.") from error
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise FileFormatError(
                 f"{path} is not complete JSON ({error}).", "It was cut off or is not JSON; make it again."
             ) from error
         return cls.from_dict(data, where=str(path))
+
+
+def decimal(probability: float) -> str:
+    """Return a probability in as few digits as tell it from 0 and from 1.
+
+    Examples
+    --------
+    >>> decimal(0.8), decimal(0.0004), decimal(3e-9), decimal(0.9996)
+    ('0.80', '0.0004', '3e-09', '0.9996')
+    """
+    for digits in range(2, 7):
+        text = f"{probability:.{digits}f}"
+        if 0 < float(text) < 1 or probability in (0, 1):
+            return text
+    return f"{probability:.0e}" if probability < 0.5 else "1.00"
+
+
+def percent(probability: float) -> str:
+    """Return a probability in percent, likewise.
+
+    Examples
+    --------
+    >>> percent(0.8), percent(0.0004), percent(3e-9), percent(1.0)
+    ('80 %', '0.04 %', '< 0.01 %', '100 %')
+    """
+    for digits in range(3):
+        text = f"{100 * probability:.{digits}f}"
+        if 0 < float(text) < 100 or probability in (0, 1):
+            return f"{text} %"
+    return "< 0.01 %" if probability < 0.5 else "> 99.99 %"
+
+
+def _found(name: str, near: str | Path | None) -> Path:
+    """Return the file of an image by the name a counterfactual knows it by."""
+    places = [Path(name), *([Path(near) / Path(name).name] if near is not None else [])] if name else []
+    for place in places:
+        if place.is_file():
+            return place
+    raise ImageError(
+        f"the image {name or 'of this counterfactual'} is not there any more.",
+        "Pass the images: with_images(query, distractors).",
+    )
 
 
 @cache

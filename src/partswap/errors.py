@@ -7,16 +7,45 @@ and ends with what to do about it. Those that stand for a bad argument are `Valu
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+#: How a fix speaks of an argument, in Python and on the command line, where that is not its name and its flag.
+ARGUMENTS = {
+    "class_names": ("class_names", "--classes"),
+    "fetch": ("partswap.fetch_image(address)", "--fetch"),
+    "keep_misclassified": ("keep_misclassified=True", "--keep-misclassified"),
+    "pooled_start": ("pooled_start", "--pooled-start"),
+    **{name: (name, f"--{name}") for name in ("address", "auxiliary", "cache", "freeze", "layer", "only", "out")},
+    **{name: (name, f"--{name}") for name in ("target", "weights", "workers")},
+}
 
 
 class PartswapError(Exception):
-    """Base of all partswap errors: `problem` says what is wrong, naming the thing, `fix` what the user can do."""
+    """Base of all partswap errors: `problem` says what is wrong, naming the thing, `fix` what the user can do.
+
+    A fix names arguments in braces (``"Give {weights}."``): they are arguments in Python, flags on the command line.
+    """
 
     def __init__(self, problem: str, fix: str = "") -> None:
-        super().__init__(f"{problem} {fix}".strip())
+        super().__init__(f"{problem} {_spoken(fix, 0)}".strip())
         self.problem = problem
-        self.fix = fix
+        self.fix = _spoken(fix, 0)
+        self._raw = fix
+
+    def in_flags(self) -> str:
+        """Return the message as the command line says it."""
+        return f"{self.problem} {_spoken(self._raw, 1)}".strip()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problem, self._raw)  # or a process would lose half of it on its way to another
+
+
+def _spoken(fix: str, voice: int) -> str:
+    def name(match: re.Match[str]) -> str:
+        return ARGUMENTS[match[1]][voice] if match[1] in ARGUMENTS else match[0]
+
+    return re.sub(r"\{(\w+)\}", name, fix)
 
 
 class ShapeError(PartswapError, ValueError):

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+import copy
+import random
+import warnings
+from collections import Counter
 from collections.abc import Sequence
-from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import torch
-from PIL.Image import Image
 from torch import Tensor, nn
 
-from partswap.counterfactual import About, Counterfactual, Pictures
-from partswap.cut.network import cut_network
-from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError, suggest
+from partswap.counterfactual import About, Counterfactual, Frame, Pictures
+from partswap.data.base import Dataset
+from partswap.errors import ClassIndexError, CutError, DataError, NoDistractorsError, SettingError, ShapeError
 from partswap.features import Encoded
 from partswap.heads import HeadPlan
-from partswap.images import ImageLike, Preprocess
+from partswap.images import ImageLike, image_of, label_of, list_images, name_of, read_image
 from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, build_auxiliary
+from partswap.models.checkpoints import Classifier
+from partswap.models.huggingface import adapt, is_classifier
+from partswap.models.names import class_names as names_of
+from partswap.models.names import find_class, numbered, plain
+from partswap.models.open import is_architecture, open_classifier
+from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
-from partswap.models.preprocessing import preprocess_for
+from partswap.models.preprocessing import as_preprocess
+from partswap.preprocess import stacked
+from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
-from partswap.search.problem import CellParts, Problem, class_index
-from partswap.search.settings import changed
+from partswap.search.problem import CellParts, Problem
+from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
 AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
+#: Cells that are less alike to what an auxiliary learned from, relative to that itself, are strange to it.
+FAMILIAR = 0.8
+#: How many distractors are looked for in a data set.
+DISTRACTORS = 20
+
+
+class PartswapWarning(UserWarning):
+    """Something was assumed or adapted that the user should know of."""
 
 
 class Explainer:
@@ -33,58 +53,86 @@ class Explainer:
 
     Parameters
     ----------
-    model : torch.nn.Module
-        Images ``(n, 3, H, W)`` to logits ``(n, classes)``. It is left as it is.
-    layer : str, optional
+    model : torch.nn.Module, Classifier or str
+        Images ``(n, 3, H, W)`` to logits ``(n, classes)``. It is left as it is. Or what names one: ``"resnet50"`` (with
+        official weights), ``"hf:FOLDER"``, ``"file.py:function"``, the folder of a trained classifier.
+    layer : str or torch.nn.Module, optional
         Where to cut it; by default after the last down-sampling (``partswap layers`` lists the choices).
     auxiliary : str, AuxiliaryChoice, Auxiliary, torch.nn.Module or None
         What says which cells show the same part: a name (see `partswap.load_auxiliary`), or a module from the
-        classifier's own inputs to a grid. None: the semantic term is left out.
+        classifier's own inputs to a grid. "auto": one trained for these images, else a self-supervised network whose
+        weights are at hand, else the classifier's own features (`notes` says which). None or "none": the semantic term
+        is left out.
     method : str or Method
         A registered name or a method with its settings.
-    preprocess : Preprocess, optional
-        How images become inputs; by default what the model itself says, else ImageNet's.
-    class_names : sequence of str, optional
-        For pictures and text.
+    preprocess : Preprocess, dict, image processor or callable, optional
+        How images become inputs: a `Preprocess`, a timm configuration, an image processor of Hugging Face, a
+        torchvision transform, or any function from a PIL image to a tensor. By default what the model itself says,
+        else ImageNet's.
+    class_names : sequence of str, mapping or path, optional
+        Names of the classes, a file of them, or ``"imagenet"``; by default what the model itself says.
+    weights : str or Path, optional
+        With a model given by name: a file, or ``"default"`` for official ones.
+    device : str or torch.device, optional
+        Where to compute; by default where the model is.
+    track : Track
+        Shows progress; see `partswap.progress`.
 
     Examples
     --------
     >>> from partswap import Explainer, aviary
-    >>> from partswap.models import shipped
-    >>> explainer = Explainer(shipped.load("vgg"), auxiliary="aviary", preprocess=shipped.PREPROCESS)
+    >>> explainer = Explainer("aviary:vgg", auxiliary="aviary")
     >>> birds = [aviary.draw(1, seed).image for seed in range(4)]
     >>> cf = explainer.explain(aviary.draw(0, 7).image, birds, target=1)
-    >>> cf.flipped
-    True
+    >>> cf.flipped, bool(explainer.verify(cf))
+    (True, True)
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        layer: str | None = None,
+        model: nn.Module | Classifier | str | Path,
+        layer: str | nn.Module | None = None,
         *,
-        auxiliary: AuxiliaryLike = None,
+        auxiliary: AuxiliaryLike = "auto",
         method: str | Method = "partswap",
-        preprocess: Preprocess | None = None,
-        class_names: Sequence[str] | None = None,
+        preprocess: Any = None,
+        class_names: Any = None,
+        weights: str | Path | None = None,
+        device: str | torch.device | None = None,
         batch_size: int = 32,
+        track: Track = no_progress,
     ) -> None:
-        self.preprocess = preprocess or preprocess_for(model)
-        self.device = device_of(model)
-        generator = torch.Generator().manual_seed(0)
-        probe = torch.randn(2, 3, self.preprocess.size, self.preprocess.size, generator=generator).to(self.device)
-        self.cut = cut_network(model, layer, probe=probe)
-        self.plan = HeadPlan(self.cut.head, self.cut.grid)
+        #: What was assumed or adapted, in words.
+        self.notes: list[str] = []
+        if isinstance(model, str | Path):
+            model = _named(str(model), weights)
+        elif weights is not None:
+            raise SettingError("weights are given with a model that has its own.", "Give them with a name.")
+        learned_from = None
+        if isinstance(model, Classifier):
+            learned_from = model.record.get("data")
+            preprocess = model.preprocess if preprocess is None else preprocess
+            known = list(model.classes)
+            class_names = known if class_names is None and known and known != numbered(len(known)) else class_names
+            model = model.model
+        if not isinstance(model, nn.Module):
+            raise CutError(f"the model is a {type(model).__name__}.", "Pass a torch.nn.Module, or a name.")
+        model = adapt(model) if is_classifier(model) else model
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise SettingError(f"batch_size is {batch_size!r}.", "Use 1 or more.")
+        if device is not None:
+            model = model.to(device)
         self.model_name = type(model).__name__
-        self.auxiliary = self._auxiliary(auxiliary, model)
+        self.device, self.track, self.batch_size = device_of(model), track, batch_size
+        self.preprocess = as_preprocess(preprocess, model)
+        generator = torch.Generator().manual_seed(0)
+        probe = torch.randn(2, 3, *self.preprocess.shape, generator=generator).to(self.device)
+        self.model, self.cut, note = cut_as_logits(model, layer, probe, track)
+        self._note(note)
+        self.plan = HeadPlan(self.cut.head, self.cut.grid)
+        self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.resolve_method(method)
-        self.class_names = list(class_names) if class_names is not None else None
-        self.batch_size = batch_size
-        if self.class_names is not None and len(self.class_names) != self.cut.classes:
-            raise ShapeError(
-                f"{len(self.class_names)} class names for a model with {self.cut.classes} classes.",
-                "Give one name per class, in the order of the logits.",
-            )
+        self.class_names = names_of(class_names, model, self.cut.classes)
 
     def __repr__(self) -> str:
         auxiliary = self.auxiliary.name if self.auxiliary else None
@@ -93,9 +141,10 @@ class Explainer:
     def explain(
         self,
         query: ImageLike | Encoded,
-        distractors: Sequence[ImageLike] | Tensor | Encoded,
+        distractors: Sequence[ImageLike] | Tensor | Encoded | Dataset | str | Path,
         target: int | str | None = None,
         *,
+        label: int | str | None = None,
         method: str | Method | None = None,
         keep_misclassified: bool = False,
         query_parts: CellParts | None = None,
@@ -105,12 +154,16 @@ class Explainer:
 
         Parameters
         ----------
-        query : path, PIL image, array, tensor or Encoded
-            The image to explain; a tensor must be preprocessed, ``(3, H, W)``.
-        distractors : sequence of the same, or Encoded
-            Images to take regions from.
+        query : path, PIL image, array, bytes, tensor, item of a data set or Encoded
+            The image to explain; a float tensor must be preprocessed, ``(3, H, W)``.
+        distractors : sequence of the same, folder, data set or Encoded
+            Images to take regions from; of a data set, images of the target class that the model gets right.
         target : int or str, optional
-            The class the model should say (index or name); by default its second guess.
+            The class the model should say (index or name). By default the true class, if that is known and the model
+            says another; else what most of the distractors are predicted as; else the model's second guess. The
+            result tells which it was (``source["target_from"]``).
+        label : int or str, optional
+            The true class of the query, if it is known; that of an item of a data set is.
         method : str or Method, optional
             How to explain; by default the explainer's own method.
         keep_misclassified : bool
@@ -118,18 +171,32 @@ class Explainer:
         query_parts, distractor_parts : sequence of frozenset of str, and a sequence of such
             The parts each cell of the query, and of each distractor, holds; for methods that want to know.
         """
+        truth = self._truth(query, label, distractors)
         encoded = self.encode(query if isinstance(query, Encoded) else [query])
         if len(encoded) != 1:
             raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
-        donors = self.encode(distractors)
-        aim = self._target(encoded.logits[0], target)
+        if isinstance(distractors, Dataset):
+            aim, why = self._target(encoded.logits[0], target, truth, None)
+            donors = self._find(distractors, aim, encoded.names[0])
+        else:
+            donors = self.encode(distractors)
+            aim, why = self._target(encoded.logits[0], target, truth, donors.logits)
+        if int(encoded.logits[0].argmax()) == aim:
+            raise ClassIndexError(
+                f"the model already says {self.name(aim)} of the query: there is nothing to change.",
+                "Choose another target, or another query.",
+            )
+        self.check_familiar(donors.aux)
         kept = list(range(len(donors)))
         if not keep_misclassified:
             kept = [k for k in kept if int(donors.logits[k].argmax()) == aim]
             if not kept:
                 raise NoDistractorsError(
-                    f"none of the {len(donors)} distractors is predicted as the target {self._name(aim)}.",
-                    "Pass images of that class which the model gets right, or keep_misclassified=True.",
+                    f"none of the {len(donors)} distractors is predicted as the target {self.name(aim)}"
+                    f"{'' if target is not None else f' ({why})'}; they are predicted as "
+                    f"{self._guesses(donors.logits)}.",
+                    "Pass images of that class which the model gets right, choose another {target}, or use these: "
+                    "{keep_misclassified}.",
                 )
             donors = donors.select(kept)
         encoded, donors = encoded.to(self.device), donors.to(self.device)
@@ -139,45 +206,63 @@ class Explainer:
             aim,
             query_aux=None if encoded.aux is None else encoded.aux[0],
             distractor_aux=donors.aux,
+            aux_widths=donors.widths,
             query_parts=query_parts,
             distractor_parts=_parts_of(distractor_parts, kept),
-            about=self._about(encoded, donors, kept),
+            about=self._about(encoded, donors, kept, aim, why, truth),
         )
         return (self.method if method is None else self.resolve_method(method)).solve(self.plan, problem)
 
     def explain_many(
         self,
-        queries: Sequence[ImageLike] | Encoded,
-        distractors: Sequence[ImageLike] | Tensor | Encoded,
+        queries: Sequence[ImageLike] | Encoded | str | Path,
+        distractors: Sequence[ImageLike] | Tensor | Encoded | Dataset | str | Path,
         target: int | str | None = None,
         *,
         keep_misclassified: bool = False,
     ) -> list[Counterfactual]:
         """Explain several images with the same distractors, whose features are computed once."""
-        encoded, donors = self.encode(queries), self.encode(distractors)
-        return [
-            self.explain(encoded.select([k]), donors, target, keep_misclassified=keep_misclassified)
-            for k in range(len(encoded))
-        ]
+        encoded = self.encode(queries)
+        donors = distractors if isinstance(distractors, Dataset) else self.encode(distractors)
+        with self.track("explanations", len(encoded)) as advance:
+            found = []
+            for k in range(len(encoded)):
+                found.append(self.explain(encoded.select([k]), donors, target, keep_misclassified=keep_misclassified))
+                advance(1)
+        return found
 
-    def encode(self, images: Sequence[ImageLike] | Tensor | Encoded) -> Encoded:
+    def verify(
+        self, cf: Counterfactual, query: Any = None, distractors: Any = None, *, atol: float | None = None
+    ) -> Verification:
+        """Apply a counterfactual's edits once more and run the model: does it say what is claimed?
+
+        Images that are not given are those it was made from, read again from their files if need be.
+        """
+        if cf.source.get("layer", self.cut.layer) != self.cut.layer:
+            raise SettingError(
+                f"the counterfactual is of layer {cf.source['layer']!r}, the explainer of {self.cut.layer!r}.",
+                "Make an explainer with that layer.",
+            )
+        inputs = stacked([self.preprocess(image)[0] for image in cf.images(query, distractors)]).to(self.device)
+        return verify_inputs(cf, self.cut, inputs[0], inputs[1:], atol)
+
+    def encode(self, images: Sequence[ImageLike] | Tensor | Encoded | str | Path) -> Encoded:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
         if isinstance(images, Encoded):
             return images
-        if isinstance(images, str | PathLike | Image):
-            raise ShapeError("one image was passed where several are expected.", "Pass a list of images.")
-        if len(images) == 0:
+        sources = list_images(images)
+        if not sources:
             raise NoDistractorsError("there are no images.", "Pass at least one.")
-        inputs, pictures = zip(*(self.preprocess(image) for image in images), strict=True)
-        shapes = {tuple(x.shape) for x in inputs}
-        if len(shapes) > 1:
-            raise ShapeError(f"images of different shapes {sorted(shapes)}.", "Preprocess them to one size.")
+        inputs, pictures, frames = zip(*(self._prepared(image) for image in sources), strict=True)
+        batches = stacked(inputs).split(self.batch_size)
         found, logits = [], []
-        with torch.inference_mode():
-            for start in range(0, len(inputs), self.batch_size):
-                grids = self.cut.features(torch.stack(inputs[start : start + self.batch_size]).to(self.device))
+        track = self.track if len(inputs) > self.batch_size else no_progress
+        with torch.inference_mode(), track("features", len(inputs)) as advance:
+            for batch in batches:
+                grids = self.cut.features(batch.to(self.device))
                 logits.append(self.cut.head(grids))
                 found.append(grids)
+                advance(len(batch))
         # Cloned out of inference mode, so that gradients may flow through them later.
         contexts = [grids.context for grids in found if grids.context is not None]
         return Encoded(
@@ -185,44 +270,168 @@ class Explainer:
             torch.cat(logits).clone(),
             torch.cat(contexts).clone() if contexts else None,
             self.auxiliary.grids(list(pictures)) if self.auxiliary else None,
-            [str(image) if isinstance(image, str | PathLike) else "" for image in images],
+            [name_of(image) for image in sources],
             list(pictures),
             self.auxiliary.name if self.auxiliary else None,
+            self.auxiliary.widths if self.auxiliary else (),
+            list(frames),
+            sources,
         )
 
     def resolve_method(self, method: str | Method) -> Method:
-        """Return the method; one given by name uses the temperature that suits the auxiliary."""
+        """Return the method; the paper's, given by name, uses the temperature that suits the auxiliary."""
         if not isinstance(method, str):
             return method
         made = METHODS.get(method)()
-        return changed(made, tau=self.auxiliary.tau) if self.auxiliary is not None and made.takes("tau") else made
+        return made if self.auxiliary is None else made.suited(self.auxiliary.tau)
 
-    def _auxiliary(self, auxiliary: AuxiliaryLike, model: nn.Module) -> Auxiliary | None:
-        if isinstance(auxiliary, str):
-            auxiliary = AuxiliaryChoice.parse(auxiliary)
-        if isinstance(auxiliary, AuxiliaryChoice):
-            auxiliary = build_auxiliary(auxiliary, Explained(model, self.preprocess, self.cut.layer))
-            auxiliary.model.to(self.device)
-        if isinstance(auxiliary, nn.Module):
-            return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
-        return auxiliary
-
-    def _target(self, logits: Tensor, target: int | str | None) -> int:
-        if target is None:
-            return int(logits.topk(2).indices[1])
-        if isinstance(target, str):
-            if self.class_names is None:
-                raise SettingError(f"target is {target!r} but there are no class names.", "Pass class_names.")
-            if target not in self.class_names:
-                raise ClassIndexError(f"there is no class {target!r}.", suggest(target, self.class_names))
-            return self.class_names.index(target)
-        return class_index(target, self.cut.classes)
-
-    def _name(self, index: int) -> str:
+    def name(self, index: int) -> str:
+        """Return the name of a class, or a stand-in."""
         return self.class_names[index] if self.class_names else f"class {index}"
 
-    def _about(self, query: Encoded, donors: Encoded, kept: list[int]) -> About:
-        told = {
+    def guesses(self, image: ImageLike | Encoded, count: int = 5) -> list[tuple[str, float]]:
+        """Return what the model thinks of an image: names of classes with their probabilities, best first."""
+        encoded = self.encode(image if isinstance(image, Encoded) else [image])
+        best = encoded.logits[0].float().softmax(0).topk(min(count, self.cut.classes))
+        return [(self.name(int(k)), float(p)) for k, p in zip(best.indices, best.values, strict=True)]
+
+    def _prepared(self, source: ImageLike) -> tuple[Tensor, Any, Frame | None]:
+        """Return a model's input, the picture of it, and which part of the image that is."""
+        inside = image_of(source)
+        if isinstance(inside, Tensor) and inside.dtype != torch.uint8:
+            tensor, picture = self.preprocess(inside)
+            if tuple(tensor.shape[1:]) != self.preprocess.shape:
+                raise ShapeError(
+                    f"an image tensor has shape {tuple(tensor.shape)}, the model was cut for {self.preprocess.shape}.",
+                    "Pass images of that size, or tell the explainer another: preprocess=Preprocess(...).",
+                )
+            return tensor, picture, None
+        image = read_image(inside)
+        try:
+            frame = Frame(image.size, self.preprocess.box(image.size))
+        except SettingError:  # it warps the image: what the model sees is known, where it comes from is not
+            frame = None
+        return (*self.preprocess(image), frame)
+
+    def check_familiar(self, grids: Tensor | None) -> None:
+        """Note, once, if auxiliary grids ``(n, e, h, w)`` are unlike those that a trained auxiliary learned from."""
+        known = None if self.auxiliary is None or grids is None else self.auxiliary.familiarity(grids.float())
+        if known is None or known >= FAMILIAR or any("unlike" in note for note in self.notes):
+            return
+        self._note(
+            f"these images are unlike those the auxiliary was trained on ({known:.0%} as alike to them as they are): "
+            "its matches may be poor. Better: train one on such images (partswap train auxiliary)."
+        )
+
+    def with_auxiliary(self, auxiliary: Auxiliary) -> Explainer:
+        """Return the same explainer with another auxiliary."""
+        made = copy.copy(self)
+        made.auxiliary, made.notes = auxiliary, list(self.notes)
+        return made
+
+    def _auxiliary(self, auxiliary: AuxiliaryLike, learned_from: str | None) -> Auxiliary | None:
+        if isinstance(auxiliary, str):
+            auxiliary = None if auxiliary == "none" else AuxiliaryChoice.parse(auxiliary)
+        if isinstance(auxiliary, AuxiliaryChoice):
+            explained = Explained(self.model, self.preprocess, self.cut.layer, learned_from)
+            auxiliary = build_auxiliary(auxiliary, explained)
+            auxiliary.model.to(self.device)
+            self.notes += [auxiliary.note] if auxiliary.note else []
+        if isinstance(auxiliary, nn.Module):
+            return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
+        if auxiliary is not None and not isinstance(auxiliary, Auxiliary):
+            raise SettingError(
+                f"the auxiliary is a {type(auxiliary).__name__}.", "Give a name, a torch.nn.Module, or None."
+            )
+        return auxiliary
+
+    def _truth(self, query: Any, label: int | str | None, distractors: Any) -> int | None:
+        """Return the true class of the query in the model's numbers, if it is known.
+
+        A data set may number its classes otherwise than the model does: names decide where both have them.
+        """
+        if label is not None:
+            return find_class(label, self.class_names, self.cut.classes)
+        item = query if not isinstance(query, Encoded) else query.sources[0] if len(query.sources) == 1 else None
+        found = label_of(item)
+        if found is None:
+            return None
+        if isinstance(distractors, Dataset):
+            return self._classes_of(distractors).get(found)
+        called = str(getattr(item, "class_name", "") or "")
+        if called and self.class_names:
+            same = [k for k, name in enumerate(self.class_names) if plain(name) == plain(called)]
+            return same[0] if len(same) == 1 else None
+        return found if 0 <= found < self.cut.classes else None
+
+    def _target(
+        self, logits: Tensor, target: int | str | None, truth: int | None, donors: Tensor | None
+    ) -> tuple[int, str]:
+        """Return the target, and where it comes from in words."""
+        if target is not None:
+            return find_class(target, self.class_names, self.cut.classes), "given"
+        said = int(logits.argmax())
+        if truth is not None and truth != said:
+            return truth, "the true class"
+        if donors is not None:
+            counts = Counter(int(k) for k in donors.argmax(1) if int(k) != said)
+            if counts:
+                best, count = counts.most_common(1)[0]
+                if 2 * count > counts.total():
+                    return best, f"what {count} of {len(donors)} distractors are predicted as"
+        return int(logits.topk(2).indices[1]), "the model's second guess"
+
+    def _find(self, data: Dataset, aim: int, query: str) -> Encoded:
+        """Return images of the target class that the model gets right, from a data set."""
+        wanted = [theirs for theirs, mine in self._classes_of(data).items() if mine == aim]
+        labels = data.labels()
+        places = [i for i in range(len(data)) if labels[i] in wanted and (not query or data.image_name(i) != query)]
+        random.Random(0).shuffle(places)
+        if not places:
+            raise NoDistractorsError(
+                f"the data set has no image of the target {self.name(aim)}.", "Choose another target, or pass images."
+            )
+        right: list[int] = []
+        parts: list[Encoded] = []
+        wrong: list[Tensor] = []
+        for start in range(0, len(places), DISTRACTORS):
+            part = self.encode([data[i] for i in places[start : start + DISTRACTORS]])
+            good = [k for k in range(len(part)) if int(part.logits[k].argmax()) == aim]
+            right += [places[start + k] for k in good]
+            parts += [part.select(good)] if good else []
+            wrong.append(part.logits)
+            if len(right) >= DISTRACTORS:
+                break
+        if not right:
+            raise NoDistractorsError(
+                f"the model gets none of the {len(places)} images of {self.name(aim)} right; they are predicted as "
+                f"{self._guesses(torch.cat(wrong))}.",
+                "Choose another target, or another data set.",
+            )
+        return self.encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
+
+    def _classes_of(self, data: Dataset) -> dict[int, int]:
+        """Return which class of the model each class of a data set is: by name, else by number if there are as many."""
+        if self.class_names:
+            mine = {plain(name): k for k, name in enumerate(self.class_names)}
+            found = {k: mine[plain(name)] for k, name in enumerate(data.classes) if plain(name) in mine}
+            if found:
+                return found
+        elif len(data.classes) == self.cut.classes:
+            return {k: k for k in range(self.cut.classes)}
+        raise DataError(
+            f"the {len(data.classes)} classes of the data set are not the {self.cut.classes} of the model.",
+            "Pass class_names, in the order of the logits and as the data set calls them.",
+        )
+
+    def _guesses(self, logits: Tensor) -> str:
+        """Return what images are predicted as, in words."""
+        counts = Counter(int(k) for k in logits.argmax(1)).most_common()
+        words = [f"{self.name(k)} ({n})" for k, n in counts[:3]]
+        return ", ".join(words) + (f" and {len(counts) - 3} other classes" if len(counts) > 3 else "")
+
+    def _about(self, query: Encoded, donors: Encoded, kept: list[int], aim: int, why: str, truth: int | None) -> About:
+        told: dict[str, Any] = {
             "query": query.names[0],
             "distractors": list(donors.names),
             "distractor_indices": kept,  # among those that were passed; others were misclassified
@@ -230,9 +439,34 @@ class Explainer:
             "layer": self.cut.layer,
             "auxiliary": query.auxiliary,
         }
+        said = donors.logits.argmax(1).tolist()
+        if any(k != aim for k in said):
+            told["distractor_classes"] = said  # what the model says of each
+        if query.frames and donors.frames:
+            seen = [
+                None if f is None else {"size": list(f.size), "box": list(f.box)}
+                for f in (*query.frames, *donors.frames)
+            ]
+            canvas = list(self.preprocess.shape[::-1])
+            told["seen"] = {"canvas": canvas, "query": seen[0], "distractors": seen[1:]}
+            told["preprocess"] = self.preprocess.record()
+            told["target_from"] = why
+            if truth is not None:
+                told["label"] = truth
         shown = bool(query.pictures and donors.pictures)
-        pictures = Pictures(query.pictures[0], tuple(donors.pictures)) if shown else None
+        sources = (*query.sources, *donors.sources) if query.sources and donors.sources else ()
+        pictures = Pictures(query.pictures[0], tuple(donors.pictures), sources, self.preprocess) if shown else None
         return About(told, self.class_names or (), pictures)
+
+    def _note(self, note: str | None) -> None:
+        if note is not None:
+            self.notes.append(note)
+            warnings.warn(note, PartswapWarning, stacklevel=3)
+
+
+def _named(name: str, weights: str | Path | None) -> Classifier:
+    """Return the classifier of a name; an architecture gets its official weights unless others are given."""
+    return open_classifier(name, "default" if weights is None and is_architecture(name) else weights)
 
 
 def _parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:

@@ -18,22 +18,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
+from safetensors.torch import save_file
 from torch import Tensor
 
+from partswap.counterfactual import Frame
 from partswap.cut.network import Cut
 from partswap.cut.trunk import Trunk
-from partswap.errors import NonFiniteError, ShapeError
+from partswap.errors import NonFiniteError
 from partswap.grid import Grids, GridShape, resize_grid
-from partswap.images import Preprocess
 from partswap.models.auxiliaries import Auxiliary
+from partswap.models.blend import COMPONENTS, Blend, some_cells
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast, device_of
+from partswap.models.weights import read_weights
+from partswap.preprocess import Preprocess, stacked
 from partswap.progress import Track, no_progress
-from partswap.store import Mapped, Store, default_cache
+from partswap.store import Mapped, Store, default_cache, digest_of, give_usual_mode
 
 BATCH = 32
+#: Images, and cells of them, that layers are fitted on, at most.
+FITTED_IMAGES, FITTED_CELLS = 320, 15_000
 #: The parts of `Encoded` that may lie in files.
 ARRAYS = ("grids", "contexts", "aux")
+#: The parts that are of each image and may be empty.
+LISTS = ("pictures", "frames", "sources")
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,9 @@ class Encoded:
     names: Sequence[str] = ()  #: paths or numbers of the images
     pictures: Sequence[Image] = ()  #: the part of each image the model sees; may be empty
     auxiliary: str | None = None  #: name of what computed `aux`
+    widths: Sequence[int] = ()  #: channels of the layers side by side in `aux`, if they are still to be centred
+    frames: Sequence[Frame | None] = ()  #: which part of each image the model sees, None where that is unknown
+    sources: Sequence[Any] = field(default=(), repr=False)  #: the images as they were passed, to be read again
     files: Mapping[str, Mapped] = field(default_factory=dict, repr=False)  #: where the tensors that are in files lie
 
     def __len__(self) -> int:
@@ -65,8 +76,8 @@ class Encoded:
         at = list(indices)
         rows: dict[str, Any] = {n: t[at].float() for n in ARRAYS if (t := getattr(self, n)) is not None}
         names = [self.names[i] if self.names else str(i) for i in at]
-        pictures = [self.pictures[i] for i in at] if self.pictures else ()
-        return replace(self, **rows, logits=self.logits[at], names=names, pictures=pictures, files={})
+        lists: dict[str, Any] = {n: [t[i] for i in at] for n in LISTS if (t := getattr(self, n))}
+        return replace(self, **rows, **lists, logits=self.logits[at], names=names, files={})
 
     def to(self, device: torch.device | str) -> Encoded:
         """Return the same on a device."""
@@ -232,11 +243,55 @@ def auxiliary_features(
             grids = auxiliary.forward(inputs.to(device))
         return {"grids": halved(resize_grid(grids.float(), grid), f"the auxiliary {auxiliary.name}")}
 
-    def read(index: int) -> Tensor:
-        return auxiliary.inputs([preprocess.canvas(data.image(index))])[0]
-
-    fill(store, read, compute, f"{auxiliary.name} {data.split}", track, batch)
+    fill(store, auxiliary.reader(data, preprocess), compute, f"{auxiliary.name} {data.split}", track, batch)
     return store.array("grids")
+
+
+def fitted_auxiliary(
+    data: Images,
+    auxiliary: Auxiliary,
+    preprocess: Preprocess,
+    *,
+    components: int = COMPONENTS,
+    cache: Path | None = None,
+    track: Track = no_progress,
+) -> Auxiliary:
+    """Return an auxiliary of several layers centred and reduced, fitted on some of a data set's images.
+
+    What was fitted is kept in the cache: another number of threads would give other last bits. One that is fitted
+    already, or has one layer, is returned as it is.
+    """
+    blend = auxiliary.model
+    if not isinstance(blend, Blend) or blend.is_fitted:
+        return auxiliary
+    key = {
+        "what": "fitted layers",
+        "data": data.fingerprint(),
+        "split": data.split,
+        "layers": model_fingerprint(blend.trunks),
+        "preprocess": [preprocess.key(), auxiliary.preprocess.key()],
+        "components": components,
+    }
+    folder = (cache or default_cache()) / f"fitted-{digest_of(key)}"
+    state = folder / "layers.safetensors"
+    if not state.is_file():
+        chosen = range(0, len(data), -(-len(data) // FITTED_IMAGES))
+        chunks = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
+        with track(f"{auxiliary.name} fitted", len(chosen)) as advance, torch.no_grad():
+
+            def grids() -> Iterator[Tensor]:
+                for inputs in prefetch(chunks, auxiliary.reader(data, preprocess)):
+                    yield blend.raw(inputs.to(device_of(blend))).cpu()
+                    advance(len(inputs))
+
+            found = blend.fitted(some_cells(grids(), FITTED_CELLS, len(chosen)), components)
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{os.getpid()}.tmp"
+        save_file({name: getattr(found, name).contiguous() for name in ("mean", "basis", "offset")}, temporary)
+        give_usual_mode(temporary)
+        os.replace(temporary, state)
+    kept = read_weights(state)
+    return replace(auxiliary, model=blend.with_state(kept["mean"], kept["basis"], kept["offset"]))
 
 
 def halved_grids(grids: Grids, who: str) -> dict[str, Tensor]:
@@ -277,10 +332,7 @@ def prefetch(chunks: Sequence[Sequence[int]], read: Callable[[int], Tensor]) -> 
 
 
 def _stack(inputs: list[Tensor]) -> Tensor:
-    shapes = {tuple(x.shape) for x in inputs}
-    if len(shapes) > 1:
-        raise ShapeError(f"images of different shapes {sorted(shapes)}.", "Preprocess them to one size.")
-    return torch.stack(inputs).contiguous(memory_format=torch.channels_last)
+    return stacked(inputs).contiguous(memory_format=torch.channels_last)
 
 
 def halved(values: Tensor, who: str) -> Tensor:

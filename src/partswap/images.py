@@ -1,48 +1,172 @@
-"""Images in: reading them, and turning them into what a model wants."""
+"""Images in: reading them, from whatever holds one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+import io
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from partswap.errors import ImageError, NoDistractorsError, ShapeError
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
+#: Below this many pixels on a side there is nothing to see, let alone to swap.
+SMALLEST = 8
 
-ImageLike = str | Path | Image.Image | np.ndarray | Tensor
+#: A path, a PIL image, a ``(height, width[, 3])`` uint8 array, the bytes of a file, an open file, a preprocessed float
+#: tensor or a uint8 one ``(3, height, width)``, an item of a data set.
+ImageLike = Any
 
 
-def read_image(source: str | Path | Image.Image | np.ndarray) -> Image.Image:
-    """Return an RGB image from a path, a PIL image or a ``(height, width[, 3])`` uint8 array."""
-    if isinstance(source, Image.Image):
-        return source.convert("RGB")
+def read_image(source: ImageLike, *, upright: bool = True) -> Image.Image:
+    """Return an RGB image from anything that `ImageLike` names but a preprocessed tensor.
+
+    It is turned as the camera says, unless annotations are on the pixels as they are stored (``upright=False``).
+    """
+    source = image_of(source)
+    if isinstance(source, Tensor):
+        if source.dtype != torch.uint8 or source.ndim != 3 or source.shape[0] not in (1, 3, 4):
+            raise ImageError(
+                f"a tensor of shape {tuple(source.shape)} and type {source.dtype} is not an image.",
+                "Pass (3, height, width) uint8, or floats that are already preprocessed.",
+            )
+        source = source.permute(1, 2, 0).cpu().numpy()
+        source = source[..., 0] if source.shape[2] == 1 else source
     if isinstance(source, np.ndarray):
         if source.dtype != np.uint8 or not (source.ndim == 2 or (source.ndim == 3 and source.shape[2] in (3, 4))):
             raise ImageError(
                 f"an array of shape {source.shape} and type {source.dtype} is not an image.",
                 "Pass (height, width, 3) uint8, or a float tensor that is already preprocessed.",
             )
-        return Image.fromarray(source).convert("RGB")
-    path = Path(source)
+        if 0 in source.shape:
+            raise ImageError(f"an array of shape {source.shape} has no pixels.", "Pass an image.")
+        return _checked(Image.fromarray(source), "an array", upright)
+    if isinstance(source, Image.Image):
+        return _checked(source, getattr(source, "filename", "") or "an image", upright)
+    name, opened = _opened(source)
     try:
-        with Image.open(path) as image:
-            return image.convert("RGB")
+        with Image.open(opened) as image:
+            return _checked(image, name, upright)
     except FileNotFoundError as error:
-        raise ImageError(f"there is no image {path}.", "Check the path.") from error
+        raise ImageError(f"there is no image {name}.", "Check the path.") from error
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ImageError(f"{path} cannot be read as an image ({error}).", "Replace or remove the file.") from error
+        raise ImageError(f"{name} cannot be read as an image ({error}).", "Replace or remove the file.") from error
 
 
-def find_images(places: Sequence[Path]) -> list[Path]:
+def image_of(source: Any) -> Any:
+    """Return the image of an item of a data set, and anything else as it is.
+
+    Items are ours, an image with its label as torchvision gives them, or ``{"image": ..., "label": ...}``.
+    """
+    if isinstance(getattr(source, "image", None), Image.Image):
+        return source.image
+    if isinstance(source, Mapping) and "image" in source:
+        return source["image"]
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], int | np.integer):
+        return source[0]
+    return source
+
+
+def label_of(source: Any) -> int | None:
+    """Return the label of an item of a data set, None of any other image."""
+    if image_of(source) is source:
+        return None
+    if isinstance(source, Mapping):
+        label = source.get("label")
+    else:
+        label = source[1] if isinstance(source, tuple) else getattr(source, "label", None)
+    return int(label) if isinstance(label, int | np.integer) else None
+
+
+def name_of(source: Any) -> str:
+    """Return the absolute path of an image that is a file, the name of an item of a data set, or ``""``."""
+    if isinstance(source, str | PathLike):
+        return str(Path(os.fsdecode(source)).absolute())
+    inside = image_of(source)
+    if inside is not source:
+        return name_of(inside) or str(getattr(source, "name", "") or "")
+    filename = getattr(source, "filename", "") if isinstance(source, Image.Image) else ""
+    return str(Path(filename).absolute()) if isinstance(filename, str) and filename else ""
+
+
+def _opened(source: Any) -> tuple[str, Any]:
+    """Return a name for messages, and what PIL can open."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return f"{len(source)} bytes", io.BytesIO(bytes(source))
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        return str(getattr(source, "name", "a file")), source
+    if isinstance(source, str) and source.partition("://")[0].lower() in ("http", "https"):
+        raise ImageError(
+            f"{source} is an address, and images are not fetched unless that is asked for.",
+            "Use {fetch}, or save the image.",
+        )
+    if isinstance(source, str | PathLike):
+        path = Path(os.fsdecode(source))
+        if "\0" in str(path):
+            raise ImageError(f"{str(path)!r} is not a path.", "Check it.")
+        if path.is_dir():
+            raise ImageError(f"{path} is a folder.", "Pass an image.")
+        return str(path), path
+    raise ImageError(
+        f"a {type(source).__name__} is not an image.",
+        "Pass a path, a PIL image, a uint8 array, the bytes of a file, or a preprocessed tensor.",
+    )
+
+
+def _checked(image: Image.Image, name: str, upright: bool) -> Image.Image:
+    """Return an image in RGB; one too small to show anything is an error."""
+    if min(image.size) < SMALLEST:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels.", f"Use images of at least {SMALLEST} x {SMALLEST}."
+        )
+    # A phone stores how it was held beside the pixels.
+    return _eight_bits(ImageOps.exif_transpose(image) if upright else image, name).convert("RGB")
+
+
+def _eight_bits(image: Image.Image, name: str) -> Image.Image:
+    """Return an image of more than 8 bits with 8; PIL by itself would cut them off at 255."""
+    if image.mode not in ("I", "F") and not image.mode.startswith("I;16"):
+        return image
+    values = np.asarray(image)
+    # Values of 32 bits that never leave 0 to 255 may be a dark image of 16 bits or any image of 8.
+    if image.mode == "F" or values.min() < 0 or values.max() > 65535 or (image.mode == "I" and values.max() <= 255):
+        raise ImageError(
+            f"{name} holds values from {values.min():g} to {values.max():g}, and what is black or white is unknown.",
+            "Save it with 8 or 16 bits per channel.",
+        )
+    return Image.fromarray(np.round(values / 257).astype(np.uint8))
+
+
+def fetch_image(address: str, *, limit_mb: float = 20, timeout: float = 20) -> Image.Image:
+    """Return the image at an ``http`` or ``https`` address, of at most `limit_mb` megabytes."""
+    if address.partition("://")[0].lower() not in ("http", "https"):
+        raise ImageError(f"{address} is no address of the web.", "Use http:// or https://.")
+    limit = int(limit_mb * 2**20)
+    try:
+        asked = urllib.request.Request(address, headers={"User-Agent": "partswap"})
+        with urllib.request.urlopen(asked, timeout=timeout) as answer:
+            data = answer.read(limit + 1)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise ImageError(f"{address} cannot be fetched ({error}).", "Check the address, or save the image.") from error
+    if len(data) > limit:
+        raise ImageError(f"{address} is larger than {limit_mb:g} MB.", "Save a smaller one and pass its path.")
+    return read_image(data)
+
+
+def find_images(places: Iterable[str | PathLike[str]]) -> list[Path]:
     """Return the image files among `places`, looking into folders, in a stable order."""
     found: list[Path] = []
-    for place in places:
+    searched = [Path(place) for place in places]
+    for place in searched:
         if place.is_dir():
             found.extend(sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES))
         elif place.exists():
@@ -51,73 +175,27 @@ def find_images(places: Sequence[Path]) -> list[Path]:
             raise ImageError(f"there is no image or folder {place}.", "Check the path.")
     if not found:
         raise NoDistractorsError(
-            f"no images in {', '.join(map(str, places))}.",
+            f"no images in {', '.join(map(str, searched))}.",
             f"Folders are searched for {', '.join(sorted(SUFFIXES))}.",
         )
     return found
 
 
-@dataclass(frozen=True)
-class Preprocess:
-    """Resize the short side, crop the centre, standardise: what most classifiers were trained with.
-
-    Parameters
-    ----------
-    size : int
-        Side of the square the model gets.
-    resize : int, optional
-        Short side before the crop; the same as `size` by default.
-    mean, std : tuple of float
-        Per channel, on a scale of 0 to 1.
-    """
-
-    size: int = 224
-    resize: int | None = None
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-
-    def key(self) -> str:
-        """Return what caches are kept under: the fields that are not the default.
-
-        A new field with a default then changes no key. A default must never change: old caches would count as new.
-        """
-        changed = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default)
-        return f"Preprocess({', '.join(changed)})"
-
-    def geometry(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
-        """Return how an image of ``(width, height)`` is resized and where it is cropped: width, height, left, top."""
-        short = self.resize or self.size
-        scale = short / min(size)
-        width, height = (max(round(side * scale), self.size) for side in size)
-        return width, height, (width - self.size) // 2, (height - self.size) // 2
-
-    def canvas(self, image: Image.Image) -> Image.Image:
-        """Return the part of the image the model sees, ``size x size``: the grid lies on this."""
-        width, height, left, top = self.geometry(image.size)
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-        return image.crop((left, top, left + self.size, top + self.size))
-
-    def tensor(self, canvas: Image.Image) -> Tensor:
-        """Return a canvas as a standardised ``(3, size, size)`` tensor."""
-        pixels = torch.from_numpy(np.array(canvas.convert("RGB"))).permute(2, 0, 1).float().div(255)
-        return (pixels - torch.tensor(self.mean)[:, None, None]) / torch.tensor(self.std)[:, None, None]
-
-    def picture(self, tensor: Tensor) -> Image.Image:
-        """Undo `tensor`, to draw an image that came already preprocessed."""
-        pixels = tensor.cpu() * torch.tensor(self.std)[:, None, None] + torch.tensor(self.mean)[:, None, None]
-        array = pixels.clamp(0, 1).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
-        return Image.fromarray(array)
-
-    def __call__(self, source: ImageLike) -> tuple[Tensor, Image.Image]:
-        """Return the model's input ``(3, size, size)`` and the picture of it."""
-        if isinstance(source, Tensor):
-            if source.ndim != 3 or source.shape[0] != 3 or not source.is_floating_point():
-                raise ShapeError(
-                    f"an image tensor has shape {tuple(source.shape)} and type {source.dtype}.",
-                    "Pass (3, height, width) floats, standardised; or an image, and it is done for you.",
-                )
-            if not bool(torch.isfinite(source).all()):
-                raise ImageError("an image tensor holds NaN or infinite values.", "Check how it was standardised.")
-            return source.float(), self.picture(source)
-        canvas = self.canvas(read_image(source))
-        return self.tensor(canvas), canvas
+def list_images(images: Any) -> list[ImageLike]:
+    """Return several images as a list: of a folder, of any iterable in which folders stand for what is in them."""
+    if isinstance(images, str | PathLike):
+        if not Path(images).is_dir():
+            raise ShapeError("one image was passed where several are expected.", "Pass a list of images, or a folder.")
+        return list(find_images([images]))
+    single = isinstance(images, Image.Image | bytes | bytearray) or image_of(images) is not images
+    single |= isinstance(images, np.ndarray | Tensor) and images.ndim < 4
+    if not isinstance(images, Iterable) and hasattr(images, "__getitem__") and hasattr(images, "__len__"):
+        images = [images[k] for k in range(len(images))]  # a data set of torch need not be iterable
+    if single or not isinstance(images, Iterable):
+        kind = f"a {type(images).__name__}" if not isinstance(images, Iterable) else "one image"
+        raise ShapeError(f"{kind} was passed where several images are expected.", "Pass a list of images, or a folder.")
+    found: list[ImageLike] = []
+    for image in images:
+        folder = isinstance(image, str | PathLike) and not isinstance(image, bytes) and Path(image).is_dir()
+        found.extend(find_images([image]) if folder else [image])
+    return found

@@ -14,8 +14,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from partswap.errors import SettingError, suggest
 
-MODEL_HELP = "Folder of a trained classifier, aviary:vgg, aviary:resnet, or a torchvision or timm name with --weights."
-AUXILIARY_HELP = "NAME, NAME@LAYER, NAME=WEIGHTS or NAME=WEIGHTS@LAYER."
+MODEL_HELP = (
+    "Folder of a trained classifier, hf:FOLDER (Hugging Face), file.py:function or module:function of yours, "
+    "aviary:vgg, aviary:resnet, or a torchvision or timm name with --weights."
+)
+AUXILIARY_HELP = (
+    "Who says which cells show the same part: a folder (partswap train auxiliary), NAME, NAME@LAYER+LAYER, "
+    "NAME=WEIGHTS or NAME=WEIGHTS@LAYER; auto: the best at hand; none: do without."
+)
 
 WORDS: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False, "null": None, "none": None}
 WHOLE = re.compile(r"[-+]?\d+")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from partswap.counterfactual import Counterfactual, Step
+from partswap.counterfactual import Counterfactual, Step, percent
 from partswap.errors import SettingError
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: One colour per edit, readable on photographs and for colour-blind eyes; they repeat after the last.
+#: Suffixes that a figure can be written with.
+FORMATS = (".png", ".svg", ".pdf", ".jpg", ".html")
 COLORS = ("#ffb000", "#dc267f", "#00b4d8", "#9bd770", "#fe6100", "#b388ff", "#f5e663", "#ff9ecb")
 
 
@@ -42,7 +44,7 @@ CSS = """
 .ps-row figcaption { font-size: 12px; color: #667085; margin-top: 5px; max-width: 184px; }
 .ps-row svg.ps-image { width: 184px; height: auto; border-radius: 8px; display: block; background: #eef0f4; }
 .ps-trace { flex: 1 1 230px; min-width: 220px; }
-.ps-step { display: grid; grid-template-columns: 24px 1fr 44px; gap: 8px; align-items: center; margin: 0 0 7px; }
+.ps-step { display: grid; grid-template-columns: 24px 1fr 66px; gap: 8px; align-items: center; margin: 0 0 7px; }
 .ps-step .ps-dot { width: 20px; height: 20px; border-radius: 6px; font-size: 11px; font-weight: 700; color: #14181f;
   display: flex; align-items: center; justify-content: center; }
 .ps-bar { height: 10px; background: #eef0f4; border-radius: 5px; overflow: hidden; }
@@ -57,7 +59,8 @@ def counterfactual_html(cf: Counterfactual, *, style: bool = True, title: str | 
     """Return a card: query and distractors with the swapped cells outlined, and the probability after each edit."""
     heading = html.escape(title or f"{cf.class_name(cf.query_class)} → {cf.class_name(cf.target)}")
     count = f"{len(cf)} edit{'' if len(cf) == 1 else 's'}"
-    note = count if cf.flipped else f"not flipped after {count}"
+    note = f"{cf.title}, {count}" if cf.title else count
+    note = html.escape(note if cf.flipped else f"{note}: not reached")
     figures = [_figure(cf, *panel) for panel in _panels(cf)]
     steps = [_step_html(cf, cf.before, None, says=True)]
     for number, (last, step) in enumerate(zip((cf.before, *cf.trace), cf.trace, strict=False)):
@@ -85,7 +88,12 @@ def _panels(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None, 
     yield "query", cf.class_name(cf.query_class), cf.pictures.query if cf.pictures else None, marks
     for k in used_distractors(cf):
         marks = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == k]
-        yield f"distractor {k}", cf.class_name(cf.target), cf.pictures.distractors[k] if cf.pictures else None, marks
+        yield (
+            cf.distractor_name(k),
+            cf.class_name(cf.distractor_class(k)),
+            cf.pictures.distractors[k] if cf.pictures else None,
+            marks,
+        )
 
 
 def _figure(cf: Counterfactual, role: str, name: str, image: Image.Image | None, marks: Marks) -> str:
@@ -123,12 +131,21 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
     paint = "transparent" if number is None else color(number)
     flip = " class='ps-flip'" if step.predicted == cf.target else ""
     moment = "before" if number is None else f"after edit {number + 1}"
-    line = f'<span class="ps-says">{moment} the model says {html.escape(cf.class_name(step.predicted))}</span>'
+    own = ""
+    if step.own is not None:
+        whose = "" if step.predicted == cf.query_class else f"{html.escape(cf.class_name(cf.query_class))} "
+        own = f" ({whose}{_percent(step.own)})"
+    line = f'<span class="ps-says">{moment} the model says {html.escape(cf.class_name(step.predicted))}{own}</span>'
     return (
         f'<div class="ps-step"><span class="ps-dot" style="background:{paint}">{dot}</span>'
         f'<span class="ps-bar"><i{flip} style="width:{100 * step.probability:.1f}%"></i></span>'
-        f"<b>{100 * step.probability:.0f} %</b>{line if says else ''}</div>"
+        f"<b>{_percent(step.probability)}</b>{line if says else ''}</div>"
     )
+
+
+def _percent(probability: float) -> str:
+    """Return percent for HTML, in one piece."""
+    return html.escape(percent(probability)).replace(" ", "&nbsp;")
 
 
 def _data_uri(image: Image.Image) -> str:
@@ -141,25 +158,50 @@ def _data_uri(image: Image.Image) -> str:
 # -- matplotlib -----------------------------------------------------------------------------------------------------
 
 
+def check_format(path: str | Path) -> Path:
+    """Return where to draw, after checking that the suffix says a format; done before a long search."""
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise SettingError(
+            f"{path} has no suffix of a figure.", f"Use one of {', '.join(suffix[1:] for suffix in FORMATS)}."
+        )
+    return path
+
+
 def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> Figure:
-    """Draw the query, the distractors that were used and the probability trace in one row.
+    """Draw the query, the distractors that were used and what the model says after each edit, in one row.
 
     Needs the images: use what `Explainer.explain` returned, or `Counterfactual.with_images`.
     """
+    path = None if path is None else check_format(path)
     if cf.pictures is None:
         raise SettingError("this counterfactual has no images attached.", "Call with_images(query, distractors) first.")
     from matplotlib.figure import Figure
 
     panels = list(_panels(cf))
-    figure = Figure(figsize=(2.6 * len(panels) + 3.2, 3.0), layout="constrained")
-    axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.1])
-    for axis, (_, name, picture, marks) in zip(axes, panels, strict=False):
+    figure = Figure(figsize=(2.6 * len(panels) + 3.6, 3.1), layout="constrained")
+    axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.25])
+    for axis, (role, name, picture, marks) in zip(axes, panels, strict=False):
         assert picture is not None
-        _draw_panel(axis, cf, name, picture, marks)
+        _draw_panel(axis, cf, name if role == "query" else f"{name}\n{role}", picture, marks)
     _draw_trace(axes[-1], cf)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix.lower() == ".html":
+            path.write_text(page(cf), encoding="utf-8")
+        else:
+            figure.savefig(path, dpi=150)
     return figure
+
+
+def page(cf: Counterfactual) -> str:
+    """Return a page of its own with one counterfactual."""
+    title = html.escape(f"{cf.class_name(cf.query_class)} → {cf.class_name(cf.target)}")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"></head>'
+        f'<body style="margin:24px;background:#f6f7f9">{counterfactual_html(cf)}</body></html>\n'
+    )
 
 
 def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Marks) -> None:
@@ -180,15 +222,30 @@ def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, 
 
 
 def _draw_trace(axis: Axes, cf: Counterfactual) -> None:
+    """Draw the probability of the target before and after each edit, and under it that of the class said before."""
     steps = [cf.before, *cf.trace]
     names = ["before", *(f"edit {n + 1}" for n in range(len(cf.trace)))]
+    if cf.flip is not None:
+        names[cf.flip] += " flips"
     paints = ["#98a2b3", *(color(n) for n in range(len(cf.trace)))]
-    axis.barh(names, [s.probability for s in steps], color=paints, height=0.6)
+    rows = range(len(steps))
+    axis.barh(rows, [s.probability for s in steps], color=paints, height=0.5)
+    owns = [s.own for s in steps if s.own is not None]
+    if len(owns) == len(steps):
+        axis.barh([row + 0.36 for row in rows], owns, color="#d0d5dd", height=0.16)
     for row, step in enumerate(steps):
-        axis.text(min(step.probability + 0.02, 0.86), row, f"{step.probability:.0%}", va="center", fontsize=8)
+        axis.text(min(step.probability + 0.02, 0.8), row, percent(step.probability), va="center", fontsize=8)
     axis.set_xlim(0, 1)
     axis.invert_yaxis()
+    axis.set_yticks(list(rows), names)
     axis.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"], fontsize=8)
     axis.tick_params(axis="y", labelsize=8, length=0)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.set_title(f"model says {cf.class_name(cf.target)}", fontsize=9)
+    own = "" if cf.before.own is None else f" ({percent(cf.before.own)})"
+    last = cf.trace[-1] if cf.trace else cf.before
+    verb = "then says" if cf.flipped else "still says" if last.predicted == cf.query_class else "then says"
+    known = last.probability if cf.flipped else last.own if last.predicted == cf.query_class else None
+    after = f"{cf.class_name(last.predicted)}" + ("" if known is None else f" ({percent(known)})")
+    axis.set_title(f"model says {cf.class_name(cf.query_class)}{own},\n{verb} {after}", fontsize=9)
+    grey = "" if len(owns) < len(steps) else f"; grey: {cf.class_name(cf.query_class)}"
+    axis.set_xlabel(f"probability of {cf.class_name(cf.target)}{grey}", fontsize=8)

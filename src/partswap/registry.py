@@ -50,10 +50,10 @@ class Registry(Generic[T]):
     def get(self, name: str) -> T:
         """Return the member called `name`; an unknown name raises an error that suggests the nearest."""
         self._discover()
-        if name not in self._members:
+        if not isinstance(name, str) or name not in self._members:
             raise UnknownNameError(
                 f"there is no {self.kind} called {name!r}.",
-                f"{suggest(name, self._members)} Known: {', '.join(self.names())}.".strip(),
+                f"{suggest(str(name), self._members)} Known: {', '.join(self.names())}.".strip(),
             )
         return self._members[name]
 

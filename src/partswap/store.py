@@ -12,16 +12,17 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partswap.errors import FileFormatError, PartswapError, ShapeError
+from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError
 
 #: The file that is locked, in the folder that is meant.
 LOCK = ".lock"
@@ -32,6 +33,11 @@ def default_cache() -> Path:
     if "PARTSWAP_CACHE" in os.environ:
         return Path(os.environ["PARTSWAP_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "partswap"
+
+
+def digest_of(key: Mapping[str, Any]) -> str:
+    """Return a key's digest, for names of folders."""
+    return hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def write_json(path: Path, content: object) -> None:
@@ -47,6 +53,34 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not valid JSON ({error}).", "Delete it and run again.") from error
+
+
+def give_usual_mode(path: Path) -> None:
+    """Let a file be read by whom the umask says; safetensors writes its files for their owner only."""
+    probe = path.with_name(f".{path.name}.{os.getpid()}.mode")
+    probe.touch()  # asking for the umask would change it, for other threads too
+    try:
+        path.chmod(probe.stat().st_mode & 0o777)
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def refuse_strangers(folder: Path, what: str, marks: Sequence[str], leftovers: Sequence[str] = ()) -> None:
+    """Raise an error if a folder that `what` is to be written to is someone else's; nothing is written.
+
+    It is ours if it has one of the files `marks`, or nothing but `leftovers` of a process that was killed before it
+    wrote one (patterns of names; a lock always counts as such).
+    """
+    if not folder.exists() or any((folder / name).exists() for name in marks):
+        return
+    if not folder.is_dir():
+        raise SettingError(f"{folder} is a file, where the folder of {what} is to be.", "Choose another ({out}).")
+    strangers = [p.name for p in folder.iterdir() if not any(fnmatch(p.name, known) for known in (LOCK, *leftovers))]
+    if strangers:
+        raise SettingError(
+            f"{folder} holds something else ({min(strangers)!r}), and no {what}.",
+            "Choose a new or empty folder ({out}).",
+        )
 
 
 @contextmanager
@@ -112,8 +146,7 @@ class Store:
 
     def __init__(self, cache: Path, title: str, key: Mapping[str, Any], count: int) -> None:
         self.key = {**json.loads(json.dumps(key)), "count": count}
-        text = json.dumps(self.key, sort_keys=True)
-        self.folder = cache / f"{title}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+        self.folder = cache / f"{title}-{digest_of(self.key)}"
         self.count = count
         self.done = 0
         self._layout: dict[str, tuple[tuple[int, ...], np.dtype[Any], int]] = {}
@@ -149,7 +182,7 @@ class Store:
                 raise
             raise PartswapError(
                 f"the disk of {self.folder} is full after {self.done} of {self.count} rows.",
-                "Make room, or choose another cache folder (--cache), and run again: it goes on from here.",
+                "Make room, or choose another cache folder ({cache}), and run again: it goes on from here.",
             ) from error
 
     @contextmanager

@@ -1,6 +1,7 @@
 """Commands, on a few drawn birds."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,17 @@ from typer.testing import CliRunner
 
 import partswap
 import trees
+from partswap.cli import options
 from partswap.cli.main import app, main
+from partswap.metrics.bootstrap import Estimate
+from partswap.models.precision import devices
 from partswap.runs.config import RunConfig
 from partswap.runs.run import Run, plan_run
 from partswap.runs.workbench import open_workbench
 from partswap.studies import demo
+from partswap.studies.sanity import Randomised, sanity_verdict
 from partswap.studies.tables import skipped_text
+from partswap.terminal import wrapped
 
 BIRDS = ["--data", "aviary", "--model", "aviary:vgg", "--precision", "float32"]
 
@@ -48,6 +54,122 @@ def test_files_are_explained_and_shown(tmp_path):
     assert "Olive Warbler -> Spectacled Warbler" in said
     assert (tmp_path / "why.png").stat().st_size > 10_000
     assert "Counterfactual" in invoke("show", tmp_path / "why.json")
+
+
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory):
+    """Some birds as files: two queries of one species, three distractors of another."""
+    folder = tmp_path_factory.mktemp("birds")
+    for species, seed, name in ((4, 7, "q/one"), (4, 8, "q/two"), (5, 0, "d/a"), (5, 1, "d/b"), (5, 2, "d/c")):
+        (folder / name).parent.mkdir(exist_ok=True)
+        partswap.aviary.draw(species, seed).image.save(folder / f"{name}.png")
+    return folder
+
+
+VGG = ["--model", "aviary:vgg"]
+
+
+def test_classes_have_names_everywhere(birds, tmp_path):
+    said = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", "spectacled_warbler")
+    assert said == invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5)
+    assert "a.png" in said or "b.png" in said or "c.png" in said  # distractors by file name
+    chosen = invoke("explain", birds / "q/one.png", birds / "d", *VGG)
+    assert re.search(r"target: Spectacled Warbler, what \d of 3 distractors are predicted as", chosen)
+    assert "4  Olive Warbler" in invoke("classes", "aviary:vgg", "--find", "olive")
+    assert "0  tench" in invoke("classes", "resnet18")
+    (tmp_path / "names.txt").write_text("\n".join(f"bird {k}" for k in range(40)))
+    assert "bird 4 -> bird 5" in invoke(
+        "explain", birds / "q/one.png", birds / "d", *VGG, "--target", "bird 5", "--classes", tmp_path / "names.txt"
+    )
+
+
+def test_why_an_image_is_wrong(birds):
+    said = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--label", "Spectacled Warbler")
+    assert "target: Spectacled Warbler, the true class" in said
+
+
+def test_several_images_are_explained_at_once(birds, tmp_path):
+    words = ["explain", birds / "q", birds / "d", *VGG, "--target", 5, "--keep-misclassified"]
+    said = invoke(*words, "--save", tmp_path / "out", "--plot", tmp_path / "out")
+    assert said.count("Counterfactual:") == 2
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one.json", "one.png", "two.json", "two.png"]
+    more = ["explain", birds / "q/one.png", birds / "d", "--query", birds / "q/two.png", *VGG, "--target", 5]
+    assert invoke(*more, "--keep-misclassified").count("Counterfactual:") == 2
+
+
+def test_an_image_that_cannot_be_explained_does_not_stop_the_others(birds, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    words = ["explain", tmp_path / "broken.png", birds / "d", "--query", birds / "q/one.png", *VGG, "--target", 5]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert "not explained:" in result.output
+    assert "broken.png cannot be read as an image" in result.output
+    assert "Counterfactual: Olive Warbler -> Spectacled Warbler" in result.output
+    assert "1 of 2 images could not be explained" in str(result.exception)
+
+
+def test_settings_of_one_explanation(birds, tmp_path):
+    words = ["explain", birds / "q/one.png", birds / "d", *VGG, "--auxiliary", "aviary", "--target", 5]
+    invoke(*words, "--set", "beam=2", "--set", "lam=0.2", "--max-edits", 1, "--save", tmp_path / "why.json")
+    told = json.loads((tmp_path / "why.json").read_text())["settings"]
+    assert (told["beam"], told["lam"], told["max_edits"]) == (2, 0.2, 1)
+
+
+def test_distractors_of_a_data_set(birds):
+    words = ["explain", birds / "q/one.png", *VGG, "--data", "aviary", "--option", "per_class=3"]
+    assert "Olive Warbler -> Spectacled Warbler" in invoke(*words, "--target", "Spectacled Warbler")
+
+
+def test_a_saved_explanation_is_drawn_from_the_file_alone(birds, tmp_path, monkeypatch):
+    monkeypatch.chdir(birds)
+    invoke("explain", "q/one.png", "d", *VGG, "--target", 5, "--save", tmp_path / "why.json")
+    monkeypatch.chdir(tmp_path)
+    assert "drew" in invoke("show", "why.json", "--plot", "why.html")
+    assert "data:image/jpeg" in (tmp_path / "why.html").read_text()
+
+
+def test_without_an_auxiliary_it_is_said(birds):
+    words = ["explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5]
+    assert "note: no auxiliary" in invoke(*words, "--auxiliary", "none")
+    assert "note: no auxiliary" not in invoke(*words, "--method", "goyal", "--auxiliary", "none")
+    assert "note: no auxiliary" not in invoke(*words, "--auxiliary", "aviary")
+
+
+def test_without_a_word_about_auxiliaries_one_is_used_and_named(birds):
+    said = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5)
+    assert "note: auxiliary: aviary, trained on these birds, without labels." in said
+    assert "no auxiliary" not in said
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_what_is_said_on_a_terminal_fits(width, birds, monkeypatch):
+    words = ["explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5, "--auxiliary", "none"]
+    plain = invoke(*words)
+    assert any(len(line) > width for line in plain.splitlines())  # for other programs lines stay whole
+    monkeypatch.setattr(options.console, "_width", width)
+    monkeypatch.setattr(options.console, "_force_terminal", True)
+    said = invoke(*words)
+    assert all(len(line) <= width for line in said.splitlines())
+    assert said.split() == plain.split()
+
+
+def test_verdicts_fit_a_terminal_and_paths_stay_whole():
+    few = Randomised("all", Estimate.of([0.5, 0.4]), Estimate.of([0.1, 0.1]), Estimate.of([0.1]), 0)
+    path = "saved /" + "folder/" * 20
+    for text in (few.verdict(), sanity_verdict([few])):
+        lines = wrapped(text).splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        assert " ".join(text.split()) == " ".join(" ".join(lines).split())
+    assert path.split()[1] in wrapped(path).split()
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_names_of_layers_can_be_copied(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(options.console, "_width", width)
+    said = invoke("layers", "timm:vit_tiny_patch16_224")
+    assert all(len(line) <= width for line in said.splitlines())
+    assert "…" not in said
+    assert re.search(r"\bblocks\.\d+\b.*default", said)
 
 
 def test_layers_are_listed():
@@ -89,10 +211,22 @@ def test_tuning_chooses_a_pair(cache, tmp_path):
 @pytest.mark.parametrize(("check", "extra"), [("sanity", ["--which", "head"]), ("stability", ["--pixels", "2"])])
 def test_explanations_are_checked(check, extra, cache, tmp_path):
     command = ["check", check, *BIRDS, "--auxiliary", "aviary", "--queries", 2, "--distractors", 1, *extra]
-    assert f"{check}.csv" in invoke(*command, "--option", "per_class=2", "--cache", cache, "--out", tmp_path)
+    said = invoke(*command, "--option", "per_class=2", "--cache", cache, "--out", tmp_path)
+    assert f"{check}.csv" in said
+    assert (said.splitlines()[-1].startswith("verdict: ")) == (check == "sanity")
     rows = (tmp_path / f"{check}.csv").read_text().splitlines()
     assert len(rows) == 2
     assert rows[1].split(",")[0] == extra[1]
+
+
+def test_a_failed_check_is_an_exit_code_if_asked_for(cache, monkeypatch):
+    monkeypatch.setattr("partswap.studies.sanity.randomise", lambda model, names, seed: model)
+    command = ["check", "sanity", *BIRDS, "--queries", 2, "--distractors", 1, "--which", "head"]
+    command += ["--option", "per_class=2", "--cache", cache]
+    for strict in (False, True):
+        said = invoke(*command, *["--strict"] * strict, fails=strict)
+        assert "they hardly depend on the model." in said
+        assert said.splitlines()[-1].startswith("verdict: FAILS (0 of 1 checks pass)")
 
 
 def test_a_run_goes_on_with_what_is_there(whole_run, tmp_path):
@@ -141,6 +275,46 @@ def test_commands_say_how_many_images_they_left_out(tmp_path):
     assert "1 more cannot be read" in skipped_text(Run(tmp_path, {"skipped": skipped, "images": 39}))
 
 
+def test_training_refuses_a_folder_with_something_else(tmp_path):
+    out = trees.folder(tmp_path / "birds")
+    before = sorted(out.rglob("*"))
+    for kind in ("classifier", "parts"):
+        result = CliRunner().invoke(app, ["train", kind, "--data", "aviary", "--out", str(out)])
+        assert "birds holds something else ('001.Red_Kite'), and no training. Choose" in str(result.exception)
+    assert sorted(out.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "words", ["run", "tune --auxiliary aviary", "paper sota", "check sanity", "check stability", "encode",
+              "train classifier", "train parts"],
+)  # fmt: skip
+def test_the_device_is_chosen_everywhere(words, tmp_path):
+    missing = next(kind for kind in ("mps", "cuda") if kind not in devices())
+    model = [] if "train" in words else ["--model", "aviary:vgg"]
+    out = [] if words in ("encode", "check sanity", "check stability") else ["--out", str(tmp_path / "out")]
+    command = [*words.split(), "--data", "aviary", *model, *out, "--device", missing]
+    result = CliRunner().invoke(app, command)
+    assert f"there is no {missing} device here" in str(result.exception), result.output
+
+
+def test_the_device_is_chosen_where_one_model_is_looked_at(tmp_path):
+    missing = next(kind for kind in ("mps", "cuda") if kind not in devices())
+    partswap.aviary.draw(0, 0).image.save(tmp_path / "bird.png")
+    bird = str(tmp_path / "bird.png")
+    for words in (["layers", "aviary:vgg"], ["explain", bird, bird, "--model", "aviary:vgg"]):
+        result = CliRunner().invoke(app, [*words, "--device", missing])
+        assert f"there is no {missing} device here" in str(result.exception), result.output
+    assert "default" in CliRunner().invoke(app, ["layers", "aviary:vgg", "--device", "cpu"]).output
+
+
+def test_every_method_that_has_a_setting_takes_it(tmp_path):
+    birds = ["--data", "aviary", "--model", "aviary:vgg", "--method", "partswap", "--method", "goyal"]
+    for spelling in ("--set", "--setting"):
+        command = ["run", *birds, spelling, "beem=4", "--out", str(tmp_path / "out")]
+        result = CliRunner().invoke(app, command)
+        assert "has the setting 'beem' (methods: partswap, goyal). Did you mean 'beam'" in str(result.exception)
+
+
 # -- what goes wrong ------------------------------------------------------------------------------------------------
 
 
@@ -149,10 +323,21 @@ def test_commands_say_how_many_images_they_left_out(tmp_path):
     [
         ("show {}/none.json", "there is no file"),
         ("show {}/[/x].json", "[/x].json"),
-        ("explain a.jpg b.jpg --model resnet50", "resnet50 has no weights. Pass --weights"),
+        ("explain a.jpg b.jpg --model resnet50", "resnet50 has no weights. Give --weights"),
         ("explain a.jpg {}/none --model aviary:vgg", "there is no image or folder"),
         ("explain a.jpg {} --model aviary:vgg", "Folders are searched for"),
         ("explain a.jpg b.jpg --model aviary:vgg --auxiliary-layer x", "Name it with --auxiliary"),
+        ("explain a.jpg b.jpg --model aviary:vgg --plot why.docx", "Use one of png, svg, pdf, jpg, html"),
+        ("explain a.jpg --model aviary:vgg", "Name some, or a data set with --data"),
+        ("explain a.jpg b.jpg --model aviary:vgg --weights x.pt", "aviary:vgg has weights of its own"),
+        ("explain https://example.org/a.jpg b.jpg --model aviary:vgg", "Use --fetch"),
+        ("explain a.jpg b.jpg --model aviary:vgg --target Marsh", "there is no class 'Marsh'"),
+        ("explain a.jpg b.jpg --model aviary:vgg --set beem=4", "Did you mean 'beam'"),
+        ("explain a.jpg b.jpg --model aviary:vgg --device tpu", "there is no tpu device here"),
+        ("explain a.jpg b.jpg --query b.jpg --model aviary:vgg --save why.json", "Give a folder"),
+        ("explain a.jpg b.jpg --model {}/none.py:build", "there is no file"),
+        ("explain a.jpg b.jpg --model hf:{}", "holds no Hugging Face model"),
+        ("classes resnet18 --classes {}/none.txt", "of class names"),
         ("aviary train vgk", "Did you mean 'vgg'"),
         ("aviary sheet {}/no/sheet.png", "No such file or directory"),
         ("run", "data is missing. Write 'data: ...' into the file, or pass --data."),
@@ -165,7 +350,11 @@ def test_commands_say_how_many_images_they_left_out(tmp_path):
         ("tune --data aviary --model aviary:vgg --auxiliary aviary --queries 0", "queries is 0. Use 1 or more."),
     ],
 )
-def test_an_error_is_one_line_with_the_fix(words, message, tmp_path, monkeypatch, capsys):
+def test_an_error_is_one_line_with_the_fix(words, message, tmp_path, tmp_path_factory, monkeypatch, capsys):
+    here = tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
+    for name, species in (("a.jpg", 4), ("b.jpg", 5)):
+        partswap.aviary.draw(species, 0).image.save(here / name)
     monkeypatch.setattr(sys, "argv", ["partswap", *words.format(tmp_path).split()])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -11,6 +11,7 @@ from partswap import _vision
 from partswap.cut.layers import default_layer, layers_table, list_layers
 from partswap.cut.network import cut_network
 from partswap.errors import LayerError
+from partswap.models import shipped
 
 
 def tv(name: str) -> nn.Module:
@@ -26,26 +27,86 @@ def tm(name: str, **options: object) -> nn.Module:
     [
         ("tv", "resnet50", 224, "layer4.0"),
         ("tv", "vgg16", 224, "features.30"),
-        ("tv", "convnext_tiny", 64, "features.6"),
+        ("tv", "convnext_tiny", 64, "features.7.0"),
         ("tv", "efficientnet_b0", 64, "features.6.0"),
         ("tv", "mobilenet_v3_small", 64, "features.9"),
-        ("tv", "densenet121", 64, "features.transition3"),
-        ("tv", "swin_t", 64, "features.6"),
+        ("tv", "inception_v3", 128, "Mixed_7b"),
+        ("tv", "densenet121", 64, "features.denseblock4"),
+        ("tv", "swin_t", 64, "features.7.0"),
         ("timm", "resnet50", 224, "layer4.0"),
         ("timm", "vgg16", 224, "features.30"),
-        ("timm", "convnext_atto", 64, "stages.3.downsample"),
+        ("timm", "convnext_atto", 64, "stages.3.blocks.0"),
         ("timm", "tf_efficientnet_lite0", 64, "blocks.5.0"),
         ("timm", "mobilenetv3_small_050", 64, "blocks.4.0"),
-        ("timm", "densenet121", 64, "features.transition3"),
-        ("timm", "swin_tiny_patch4_window7_224", None, "layers.3.downsample"),
+        ("timm", "densenet121", 64, "features.denseblock4"),
+        ("timm", "swin_tiny_patch4_window7_224", None, "layers.3.blocks.0"),
         ("timm", "regnetx_002", 64, "s4.b1"),
+        ("timm", "pvt_v2_b0", 64, "stages.3.blocks.0"),
+        ("timm", "poolformer_s12", 64, "stages.3.blocks.0"),
+        ("timm", "efficientvim_m1", 128, "stages.0.blocks.0"),  # the later stages give their states to the logits, too
+        ("timm", "selecsls42", 128, "features.4"),
+        ("timm", "hrnet_w18_small", 128, "final_layer"),  # its branches cannot be cut, and layer1 is their beginning
+        ("timm", "convmixer_1024_20_ks9_p14", 56, "blocks.17"),  # its blocks can be cut within
+        ("timm", "efficientvit_m0", 224, "stages.2.blocks.0"),
+        ("timm", "sequencer2d_s", 64, "stages.1.blocks.0"),  # three stages on one grid
+        ("timm", "nest_tiny", None, "levels.2"),  # inside its stages cells are in windows
+        ("timm", "hgnetv2_b0", 128, "stages.3.blocks.0"),
+        ("timm", "legacy_xception", 128, "block12"),  # the layers after it are parts of a block
+        ("timm", "xception41p", 128, "blocks.11"),
+        ("timm", "coat_tiny:64", None, "serial_blocks2.0"),  # pixels reach the logits around the later stages
+        ("timm", "twins_svt_small:64", None, "blocks.3.0"),
+        ("timm", "visformer_tiny:64", None, "stage3.0"),
         ("timm", "vit_tiny_patch16_224", None, "blocks.9"),
         ("timm", "mixer_s32_224", None, "blocks.5"),
     ],
 )
 def test_default(library: str, name: str, size: int | None, expected: str) -> None:
-    model = tv(name) if library == "tv" else tm(name)
+    name, _, own = name.partition(":")  # the image size it is made for
+    model = tv(name) if library == "tv" else tm(name, **({"img_size": int(own)} if own else {}))
     assert default_layer(model, probe=None if size is None else torch.randn(2, 3, size, size)) == expected
+
+
+@pytest.mark.parametrize(("which", "expected"), [("vgg", "features.8"), ("resnet", "layer4.0")])
+def test_default_of_the_shipped_networks(which: str, expected: str) -> None:
+    assert default_layer(shipped.build(which)) == expected
+
+
+def test_a_row_of_plain_layers_is_cut_after_its_last_down_sampling() -> None:
+    layers: list[nn.Module] = [nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))]  # the only block
+    for _ in range(3):
+        layers += [nn.Conv2d(8, 8, 3, padding=1), nn.MaxPool2d(2)]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(5))
+    probe = torch.randn(2, 3, 32, 48)
+    model(probe)
+    assert default_layer(model, probe=probe) == "6"
+
+
+@pytest.mark.parametrize("wrap", ["head", "probabilities", "twice"])
+def test_a_wrapped_network_is_cut_inside(wrap: str) -> None:
+    class Backbone(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.ReLU())
+            self.body = nn.Sequential(nn.Conv2d(8, 12, 3, 2, 1), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(self.stem(x)).mean((2, 3))
+
+    heads = {
+        "head": [nn.Linear(12, 5)],
+        "probabilities": [nn.Linear(12, 5), nn.Softmax(1)],
+        "twice": [nn.Linear(12, 5)],
+    }
+    model: nn.Module = nn.Sequential(Backbone(), *heads[wrap])
+    model, name = (nn.Sequential(model), "0.0.body") if wrap == "twice" else (model, "0.body")
+    assert default_layer(model, probe=torch.randn(2, 3, 64, 64)) == name
+
+
+def test_default_of_a_small_transformer_is_no_patch_embedding() -> None:
+    assert (
+        default_layer(tm("vit_tiny_patch16_224", img_size=(32, 48), depth=2, class_token=False, global_pool="avg"))
+        == "blocks.0"
+    )
 
 
 def test_default_of_a_vit_leaves_two_blocks() -> None:

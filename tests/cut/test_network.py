@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from partswap import _vision
 from partswap.cut.layout import find_layout
 from partswap.cut.mirror import image_size
 from partswap.cut.network import Cut, cut_network
+from partswap.cut.trunk import Trunk
 from partswap.errors import (
     CutError,
     LayerError,
@@ -21,8 +23,10 @@ from partswap.errors import (
     NonFiniteError,
     ShapeError,
 )
+from partswap.explainer import Explainer
 from partswap.grid import Grids
 from partswap.models.huggingface import adapt
+from partswap.preprocess import Preprocess
 
 
 def tv(name: str, **options: object) -> nn.Module:
@@ -67,7 +71,7 @@ class Branching(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x)
-        if x.detach().numpy().max() > 1e6:
+        if x.detach().float().numpy().max() > 1e6:
             x = x / 2
         return self.fc(self.body(x).relu_().mean((2, 3)))
 
@@ -387,6 +391,12 @@ def test_channels_first_or_last(channels: int, size: tuple[int, int], stride: in
         assert (layout.kind, layout.grid, layout.channels) == (kind, (h, w), channels)
 
 
+@pytest.mark.parametrize("shape", [(2, 16, 196, 96), (2, 4, 196, 192), (2, 1, 196, 384), (2, 1, 16, 384)])
+def test_windows_are_no_grid(shape: tuple[int, ...]) -> None:
+    with pytest.raises(LayerError, match="no two of its axes"):
+        find_layout(shape, "levels.0", (2, 224, 224), model=nn.Identity(), hints=[(56, 56), (28, 28)])
+
+
 class Cube(nn.Module):
     """As many channels as rows and columns, channels first or last."""
 
@@ -498,9 +508,169 @@ def test_torchscript_is_refused() -> None:
         cut_network(torch.jit.trace(plain().eval(), torch.randn(1, 3, 32, 32)), "2")
 
 
-def test_half_precision() -> None:
-    cut = cut_network(plain().bfloat16(), "2", probe=torch.randn(2, 3, 32, 32))
-    assert cut.features(torch.randn(1, 3, 32, 32).bfloat16()).values.dtype == torch.bfloat16
+DTYPES = [torch.float16, torch.bfloat16, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["sequential", "timm-vit_tiny", "untraceable", "hf-ViT"])
+def test_other_precisions(name: str, dtype: torch.dtype) -> None:
+    model, probe = build(name)
+    model = model.eval().to(dtype)
+    images = torch.randn(3, 3, *(image_size(model) if probe is None else probe.shape[2:]))
+    cut = cut_network(model, next(iter(CASES[name][2])), probe=probe)
+    assert cut.route == CASES[name][3]
+    with torch.no_grad():
+        grids = cut.features(images)  # float32 in, float32 out, whatever the model computes in
+        logits = cut.head(grids)
+        assert (grids.values.dtype, logits.dtype) == (torch.float32, torch.float32)
+        expected = model(images.to(dtype)).float()
+    torch.testing.assert_close(logits, expected, atol=1e-6 if dtype == torch.float64 else 0.02, rtol=0.02)
+
+
+class Mixed(nn.Module):
+    """A half body on images in half precision, and a head that is kept in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.conv = nn.Conv2d(3, 8, 4, stride=4).bfloat16()
+        self.act = nn.ReLU()
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.act(self.conv(x)).mean((2, 3)).float()) * self.scale
+
+
+def test_weights_of_mixed_precision() -> None:
+    model, images = Mixed(), torch.randn(2, 3, 16, 16)
+    cut = cut_network(model, "act", probe=images)
+    with torch.no_grad():
+        torch.testing.assert_close(cut.head(cut.features(images)), model(images.bfloat16()))
+
+
+def test_the_meta_device() -> None:
+    with torch.device("meta"):
+        model = plain()
+    with pytest.raises(CutError, match=r"meta device.*[Ll]oad its weights"):
+        cut_network(model, "2", probe=torch.randn(2, 3, 32, 32))
+
+
+def test_a_layer_given_as_a_module() -> None:
+    model, probe = tv("resnet18"), torch.randn(2, 3, 64, 96)
+    assert cut_network(model, model.layer4[0], probe=probe).layer == "layer4.0"
+    assert cut_network(model, model.layer4, probe=probe).grid == (2, 3)
+    assert Trunk(model, model.layer3, size=(64, 96)).layer == "layer3"
+    compiled = torch.compile(plain())
+    assert cut_network(compiled, compiled._orig_mod[2], probe=torch.randn(2, 3, 32, 32)).layer == "2"
+    with pytest.raises(LayerError, match="BasicBlock given as layer is no part"):
+        cut_network(model, tv("resnet18").layer4[0], probe=probe)
+    with pytest.raises(LayerError, match="ResNet given as layer is no part"):
+        cut_network(model, model, probe=probe)
+    with pytest.raises(LayerError, match="layer is a int"):
+        cut_network(model, 4, probe=probe)  # type: ignore[arg-type]
+    pool = nn.MaxPool2d(2)
+    twice = nn.Sequential(nn.Conv2d(3, 4, 1), pool, nn.Conv2d(4, 4, 1), pool, nn.Flatten(), nn.Linear(64, 3))
+    with pytest.raises(LayerError, match=r"2 names.*'1', '3'"):
+        cut_network(twice, pool, probe=torch.randn(2, 3, 16, 16))
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, int]] = []
+
+    @contextmanager
+    def track(title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+        steps: list[int] = []
+        yield steps.append
+        told.append((title, total - sum(steps)))
+
+    cut_network(plain(), "2", probe=torch.randn(2, 3, 32, 32), track=track)
+    assert told == [("studying Sequential", 0)]
+
+
+@pytest.fixture
+def images_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of images that reach convolutions of three channels, pass by pass."""
+    seen, convolve = [], nn.Conv2d.forward
+
+    def forward(module: nn.Conv2d, x: Tensor) -> Tensor:
+        if type(x) is Tensor and x.shape[1] == 3:  # and no tracer's
+            seen.append(len(x))
+        return convolve(module, x)
+
+    monkeypatch.setattr(nn.Conv2d, "forward", forward)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "study", [cut_network, lambda model, probe: Explainer(model, auxiliary=None, preprocess=Preprocess(64))]
+)
+@pytest.mark.parametrize(
+    "maker",
+    [
+        lambda: tm("vit_tiny_patch16_224", img_size=64, class_token=False, global_pool="avg"),
+        lambda: tm("vit_tiny_patch16_224", img_size=64),  # do cells matter beside the class token?
+        lambda: tm("swin_tiny_patch4_window7_224", img_size=64),
+        lambda: tm("coat_tiny", img_size=64),  # shapes from before the cut are needed after it
+        lambda: tm("resnet26"),  # is it the same without in-place activations?
+    ],
+)
+def test_studying_costs_two_passes(
+    maker: Callable[[], nn.Module], study: Callable[..., object], images_seen: list[int]
+) -> None:
+    study(maker(), probe=torch.randn(2, 3, 64, 64))
+    assert images_seen == [2, 2]  # one to see what the layers give, one to check the cut
+
+
+class Overwriting(nn.Module):
+    """Its activation changes what was there before, which is used once more."""
+
+    def __init__(self, reads: bool) -> None:
+        super().__init__()
+        self.stem, self.act = nn.Conv2d(3, 8, 3, stride=4), nn.ReLU(inplace=True)
+        self.conv, self.fc = nn.Conv2d(8, 12, 3), nn.Linear(12, 5)
+        self.reads = reads
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.act(x)
+        if self.reads and y.detach().numpy().max() > 1e6:
+            y = y / 2
+        return self.fc((self.conv(y) + self.conv(x)).relu_().mean((2, 3)))
+
+
+@pytest.mark.parametrize(("reads", "route"), [(False, "fx"), (True, "replay")])
+def test_activations_that_have_to_work_in_place(reads: bool, route: str) -> None:
+    model, images = Overwriting(reads).eval(), torch.randn(3, 3, 32, 32)
+    cut = cut_network(model, "stem", probe=torch.randn(2, 3, 32, 32))
+    assert cut.route == route
+    with torch.no_grad():
+        torch.testing.assert_close(cut.head(cut.features(images)), model(images))
+
+
+class Undecided(nn.Module):
+    """Neither tracer can follow it: what it does depends on a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU()) for _ in range(8))
+        self.pool, self.fc = nn.AvgPool2d(4), nn.Linear(3, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        if bool((x > 1e6).any()):
+            x = x / 2
+        return self.fc(self.pool(x).mean((2, 3)))
+
+
+def test_a_default_without_a_graph_is_not_sought_at_every_layer(
+    capsys: pytest.CaptureFixture[str], images_seen: list[int]
+) -> None:
+    cut = cut_network(Undecided(), probe=torch.randn(2, 3, 16, 24))
+    assert (cut.layer, cut.route) == ("pool", "replay")
+    # Its blocks take three channels each: eight of them in a pass. The study, and the check with 2 + 3.
+    assert images_seen == [2] * 8 * 2 + [3] * 8
+    assert capsys.readouterr() == ("", "")
 
 
 def test_repr_names_the_route() -> None:
@@ -561,9 +731,12 @@ def returning(change: Callable[[Tensor], object]) -> nn.Module:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda y: (y, y), CutError, "returns a tuple.*only the logits"),
+        (lambda y: (y, y), CutError, r"returns a tuple.*Wrap it: .*return self\.model\(images\)\[0\]"),
+        (lambda y: {"loss": y.sum(), "out": y}, CutError, r"returns a dict.*self\.model\(images\)\['out'\]"),
         (lambda y: y[:, None], CutError, r"shape \(2, 1, 5\)"),
-        (lambda y: y[:, :1], CutError, "two classes"),
+        (lambda y: y[:, :1], CutError, r"one logit.*torch\.cat\(\[-z / 2, z / 2\], 1\)"),
+        (lambda y: y[:, 0], CutError, r"one logit.*torch\.cat\(\[-z / 2, z / 2\], 1\)"),
+        (lambda y: y.argmax(1, keepdim=True).expand(-1, 3), CutError, "returns torch.int64"),
         (lambda y: y / 0, NonFiniteError, "NaN"),
         (lambda y: y + torch.rand(5), NondeterministicModelError, "different logits"),
     ],
@@ -576,6 +749,17 @@ def test_models_that_are_no_classifiers(
     with pytest.raises(error, match=message):
         cut_network(model, "conv", probe=PROBE)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_several_inputs() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor, *, scale: float, flag: bool = False) -> Tensor:
+            return (x * mask * scale).mean((2, 3))
+
+    with pytest.raises(
+        CutError, match=r"wants 'mask', 'scale' besides.*self\.model\(images, mask=\.\.\., scale=\.\.\.\)"
+    ):
+        cut_network(Two(), probe=PROBE)
 
 
 def test_an_unadapted_hugging_face_model() -> None:
@@ -597,6 +781,14 @@ def test_wrong_image_size_names_the_probe() -> None:
         cut_network(plain(), "2", probe=torch.randn(3, 32, 32))
     with pytest.raises(CutError, match=r"torch\.nn\.Module"):
         cut_network("resnet18")  # type: ignore[arg-type]
+
+
+def test_the_first_convolution_need_not_see_the_images() -> None:
+    pooled = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    shuffled = nn.Sequential(nn.PixelUnshuffle(4), nn.Conv2d(48, 8, 1), *pooled)
+    assert cut_network(shuffled, "1").grid == (56, 56)
+    many = nn.Sequential(nn.Conv2d(13, 8, 8, 8), *pooled)
+    assert cut_network(many, "0").grid == (28, 28)
 
 
 def test_one_probe_image_is_enough() -> None:

@@ -424,3 +424,64 @@ def test_trimming_a_transformer_changes_no_number(name):
         less = evaluator.macs_per_candidate()
     if "distilled" not in name:  # that one reads two tokens
         assert less < 0.75 * full
+
+
+def test_a_head_that_pools_by_attention_to_a_learned_token():
+    from partswap._vision import timm
+    from partswap.cut.network import cut_network
+
+    torch.manual_seed(0)
+    options = {"img_size": (64, 96), "embed_dim": 48, "num_heads": 3, "depth": 4}
+    model = timm().create_model("vit_base_patch16_siglip_224", num_classes=7, **options).eval()
+    for p in model.parameters():
+        p.data += 0.02 * torch.randn_like(p)
+    cut = cut_network(model)
+    assert (tuple(cut.grid), cut.head.needs_context) == ((4, 6), False)
+    with torch.no_grad():
+        grids = cut.features(torch.randn(3, 3, 64, 96)).values
+        evaluator = HeadPlan(cut.head, cut.grid).evaluator(grids[0], grids[1:], 2**30)
+        assert evaluator.macs_per_candidate() > 24 * 48 * 48
+        one = torch.tensor([0]), torch.tensor([5]), torch.tensor([30])
+        edited = grids[:1].clone()
+        edited[0, :, 0, 5] = grids[2, :, 1, 0]
+        torch.testing.assert_close(evaluator.logits(evaluator.start, *one), cut.head(edited), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_of_other_precisions(kind, dtype):
+    head, query, distractors, _ = bench(kind, 12, h=3, w=4, n=2)
+    head = head.to(dtype)
+    plan = HeadPlan(head, GridShape(3, 4))
+    assert plan.kind == kind.split("_")[0]
+    evaluator = plan.evaluator(query, distractors, 64 * MB)
+    assert evaluator.name == plan.kind != "dense" or not kind.startswith(("pooled", "flattened"))
+    i, j = torch.cartesian_prod(torch.arange(12), torch.arange(24)).unbind(1)
+    zero = torch.zeros_like(i)
+    with torch.no_grad():
+        edited = query.repeat(len(i), 1, 1, 1)
+        edited[torch.arange(len(i)), :, i // 4, i % 4] = distractors[j // 12, :, (j % 12) // 4, j % 4]
+        expected = head(edited.to(dtype)).float()
+        scores, flips = evaluator.evaluate(evaluator.start, zero, i, j, 1)
+        evaluator.gradients(evaluator.advance(evaluator.start, zero[:2], i[:2], j[:2]), 1, leads=True)
+    rounding = 16 * torch.finfo(dtype).eps * float(expected.abs().max().clamp(min=1)) + 1e-4
+    assert scores.dtype == torch.float32
+    assert (scores - expected.log_softmax(1)[:, 1]).abs().max() <= 2 * rounding
+    sure = expected.topk(2, 1).values.diff(dim=1).abs().flatten() > 2 * rounding
+    assert torch.equal(flips[sure], (expected.argmax(1) == 1)[sure])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_model_of_another_precision_is_searched(dtype):
+    from partswap import _vision, find_counterfactual
+    from partswap.cut.network import cut_network
+
+    torch.manual_seed(0)
+    model = _vision.timm().create_model("vit_tiny_patch16_224", num_classes=5, img_size=(32, 48), depth=4).to(dtype)
+    cut = cut_network(model)
+    with torch.no_grad():
+        grids = cut.features(torch.randn(3, 3, 32, 48))
+        target = int(cut.head(grids)[0].argmin())
+    plan = HeadPlan(cut.head, cut.grid)
+    cf = find_counterfactual(plan, grids.at([0]), grids.values[1:], target, max_edits=2)
+    assert len(cf) >= 1

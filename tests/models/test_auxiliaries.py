@@ -20,10 +20,10 @@ from partswap.errors import (
     SettingError,
     UnknownNameError,
 )
-from partswap.images import Preprocess
 from partswap.models import shipped
 from partswap.models.auxiliaries.base import TAU_TOKENS
 from partswap.models.weights import read_weights, start_from
+from partswap.preprocess import Preprocess
 from published_files import network, published, write
 
 # Of ImageNet's 1000 classes.

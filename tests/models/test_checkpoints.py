@@ -1,19 +1,20 @@
 """Trained networks in folders: the files, and folders of earlier versions."""
 
 import json
+import os
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from partswap.errors import FileFormatError
-from partswap.images import Preprocess
 from partswap.models.checkpoints import Classifier, load_classifier, load_trained, save_trained
 from partswap.models.parts import Detector, PartsDetector, load_detector
 from partswap.models.zoo import load_model
+from partswap.preprocess import Preprocess
 
 PREPROCESS = Preprocess(96, 112, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
-TOLD = {"size": 96, "resize": 112, "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}
+TOLD = {"size": 96, "resize": 112, "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}  # by the first versions
 RECORD = {"accuracy": 0.5}
 
 
@@ -49,7 +50,8 @@ def test_a_trained_network_is_read_back(kind, tmp_path):
     assert save_trained(made, tmp_path / "a") == tmp_path / "a"
     about = json.loads((tmp_path / "a" / "model.json").read_text())
     assert about.pop("partswap")
-    assert about == {"architecture": "timm:test_resnet", "preprocess": TOLD, "record": RECORD, **told}
+    preprocess = {**TOLD, "fit": "crop", "interpolation": "bilinear"}
+    assert about == {"architecture": "timm:test_resnet", "preprocess": preprocess, "record": RECORD, **told}
     assert set(load_file(tmp_path / "a" / "model.safetensors")) == set(made.model.state_dict())
     read = load_trained(kind, tmp_path / "a")
     assert torch.equal(says(read), says(made))
@@ -77,3 +79,14 @@ def test_weights_of_another_network_are_refused(tmp_path):
         load_detector(tmp_path)
     with pytest.raises(FileFormatError, match="is not about a classifier"):
         load_classifier(tmp_path)
+
+
+def test_what_was_trained_can_be_read_by_whom_the_umask_says(tmp_path):
+    for umask, mode in ((0o022, 0o644), (0o027, 0o640)):
+        before = os.umask(umask)
+        try:
+            folder = save_trained(classifier(), tmp_path / str(umask))
+        finally:
+            os.umask(before)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+        assert modes == {"model.json": mode, "model.safetensors": mode}

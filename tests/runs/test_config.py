@@ -149,8 +149,8 @@ def test_missing_fields_and_broken_files_are_named(tmp_path):
         read_config(None, {"data": "aviary"})
     with pytest.raises(SettingError, match="Write NAME=VALUE"):
         read_config(None, {"data": "aviary", "model": "x", "options": ["per_class"]})
-    with pytest.raises(SettingError, match=r"METHOD\.NAME=VALUE"):
-        read_config(None, {"data": "aviary", "model": "x", "settings": ["keep=1"]})
+    with pytest.raises(SettingError, match="no method that is run has the setting 'keep'"):
+        read_config(None, {"data": "aviary", "model": "x", "methods": ["goyal"], "settings": ["keep=1"]})
     with pytest.raises(SettingError, match="methods is 3"):
         read_config(write(tmp_path, "data: aviary\nmodel: x\nmethods: 3\n"))
     with pytest.raises(SettingError, match=r"settings is \{'paper': 3\}"):
@@ -161,3 +161,54 @@ def test_missing_fields_and_broken_files_are_named(tmp_path):
         read_config(write(tmp_path, "- data"))
     with pytest.raises(FileFormatError, match="no file"):
         read_config(tmp_path / "none.yaml")
+
+
+def test_a_setting_without_a_method_is_for_all_that_have_it(tmp_path):
+    birds = {"data": "aviary", "model": "aviary:vgg", "methods": ["partswap", "goyal"]}
+    config = read_config(None, {"settings": ["beam=4", "max_edits=3", "goyal.max_edits=2"], **birds})
+    assert config.settings == {"partswap": {"beam": 4, "max_edits": 3}, "goyal": {"max_edits": 2}}
+    assert config.build_methods()["partswap"].beam == 4
+    # What is said for one method wins, in whatever order; flags win over the file.
+    turned = read_config(None, {"settings": ["goyal.max_edits=2", "max_edits=3"], **birds})
+    assert turned.settings == {"partswap": {"max_edits": 3}, "goyal": {"max_edits": 2}}
+    path = write(tmp_path, "data: aviary\nmodel: aviary:vgg\nsettings: {partswap: {beam: 2, lam: 0.1}}\n")
+    assert read_config(path, {"settings": ["beam=4"]}).settings == {"partswap": {"beam": 4, "lam": 0.1}}
+    with pytest.raises(SettingError, match=r"no method that is run has the setting 'beem' .* Did you mean 'beam'"):
+        read_config(None, {"settings": ["beem=4"], **birds})
+
+
+def test_a_field_that_came_later_leaves_earlier_records_as_they_are():
+    config = RunConfig(data="aviary", model="aviary:vgg")
+    assert "only" not in config.record()
+    assert "only" not in config.deciding()
+    wrong = config.with_(only="wrong")
+    assert wrong.record()["only"] == wrong.deciding()["only"] == "wrong"
+    assert RunConfig.from_record(wrong.record()) == wrong
+    with pytest.raises(SettingError, match=r"only is 'rong'. Did you mean 'wrong'"):
+        config.with_(only="rong")
+
+
+def test_paths_become_absolute_where_they_are_found_and_decide_nothing(tmp_path, monkeypatch):
+    for folder in ("birds", "nets/vgg", "nets/hf", "detector"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("weights.pth", "mine.py", "resnet50"):
+        (tmp_path / file).touch()
+    texts = {"path": "birds", "model": "nets/vgg", "weights": "weights.pth", "auxiliary": "parts=detector@parts"}
+    config = RunConfig(data="folder", **texts)
+    monkeypatch.chdir(tmp_path)
+    found = config.anchored()
+    assert (found.path, found.model) == (tmp_path / "birds", str(tmp_path / "nets/vgg"))
+    assert (found.weights, found.auxiliary) == (str(tmp_path / "weights.pth"), f"parts={tmp_path}/detector@parts")
+    assert found.deciding() == config.deciding()
+    for model, expected in {
+        "hf:nets/hf": f"hf:{tmp_path}/nets/hf",
+        "mine.py:build": f"{tmp_path}/mine.py:build",
+        "resnet50": "resnet50",  # a file of that name is not what is meant
+        "mine:build": "mine:build",
+        "aviary:vgg": "aviary:vgg",
+    }.items():
+        assert config.with_(model=model, weights="default").anchored().model == expected
+    monkeypatch.chdir("/")
+    assert config.anchored() == config  # nothing is there
+    assert config.anchored(tmp_path) == found
+    assert found.anchored() == found

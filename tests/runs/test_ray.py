@@ -3,12 +3,16 @@
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
+import user_files
 from partswap.errors import MissingDependencyError
+from partswap.runs.bundle import Shard
 from partswap.runs.ray import explain_on_ray
 from partswap.runs.run import run
+from partswap.runs.workbench import open_workbench
 
 PATIENCE = {
     "raylet_start_wait_time_s": 120,
@@ -81,3 +85,19 @@ def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, m
         assert contents(out / "edits") == contents(whole_run.out / "edits")
     finally:
         cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_network_of_a_user_s_own_file_is_explained_on_a_cluster(whole_run, tmp_path, monkeypatch):
+    for patience, value in PATIENCE.items():
+        monkeypatch.setenv(f"RAY_{patience}", str(value))
+    bench = open_workbench(whole_run)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = user_files.load(tmp_path, "_own_on_ray", register=True)
+    bundle = user_files.bundle_of(own, bench)
+    monkeypatch.undo()
+    for path in tmp_path.glob("*.py"):  # as on a machine that has never seen them
+        path.unlink()
+    found = list(explain_on_ray(bundle, [Shard("goyal", 0, 0, 3)], workers=1))
+    expected = user_files.direct(own, bench, bundle)[:3]
+    assert [replace(cf, seconds=0.0) for cf in found[0][1]] == [replace(cf, seconds=0.0) for cf in expected]

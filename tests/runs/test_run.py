@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,21 +21,27 @@ from sklearn.cluster import MiniBatchKMeans
 from torch import nn
 from typer.testing import CliRunner
 
+import trees
+import user_files
 from dying import die
 from partswap.cli.main import app
 from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.data.sets.aviary import Aviary
 from partswap.errors import FileFormatError, PartswapError, SettingError
 from partswap.grid import GridShape
+from partswap.metrics import METRICS
 from partswap.runs import records, workers
 from partswap.runs.bundle import Bundle, FrozenNetwork, Shard, one_thread
-from partswap.runs.folder import begin, only_one
+from partswap.runs.folder import Run, begin, only_one
 from partswap.runs.run import plan_run, read_run, run
+from partswap.runs.sources import sources_of
 from partswap.runs.tasks import Task, explain_tasks, plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.runs.workers import explain_here
 from partswap.search.methods.hard import Hard
 from partswap.store import write_json
 from partswap.studies.compare import compare_runs, paired_bootstrap
+from partswap.studies.tables import explained_text, metrics_table, missing_text, skipped_text
 
 
 def contents(folder):
@@ -265,22 +272,175 @@ def test_what_is_left_out_is_counted():
             return 6
 
     bench = SimpleNamespace(data=Six(**vars(data), skipped=[("a.jpg", "is cut off")]), encodings=encodings)
-    config = SimpleNamespace(distractors=5, seed=0, queries=None, selection="confusion")
+    config = SimpleNamespace(distractors=5, seed=0, queries=None, selection="confusion", only="right")
     tasks, skipped = plan_run(config, bench)  # 0 is taken for 1, of which no image is right; 2 goes to 0
     assert [task.query for task in tasks.tasks] == [5]
     assert skipped == {
         "unreadable_images": 1,
         "misclassified_queries": 3,
+        "correct_queries": 0,
         "queries_without_distractors": 2,
         "classes_without_distractors": ["b"],
         "not_drawn": 0,
     }
+    config.only = "wrong"  # 2 is a 0, which others are taken for; 3 and 4 are of a class of which no image is right
+    tasks, skipped = plan_run(config, bench)
+    assert [(task.query, task.target, sorted(task.distractors)) for task in tasks.tasks] == [(2, 0, [0, 1])]
+    left = ("misclassified_queries", "correct_queries", "queries_without_distractors")
+    assert [skipped[reason] for reason in left] == [0, 3, 2]
+    config.only = "all"
+    tasks, skipped = plan_run(config, bench)
+    assert [(task.query, task.target) for task in tasks.tasks] == [(2, 0), (5, 0)]
+    assert [skipped[reason] for reason in left] == [0, 0, 4]
+    config.only = "right"
     encodings.logits = nn.functional.one_hot((torch.from_numpy(labels) + 1) % 3, 3).float()
     with pytest.raises(PartswapError, match="nothing to explain"):
         plan_run(config, bench)
     config.selection = "attributes"
     with pytest.raises(SettingError, match="no attributes"):
         plan_run(config, bench)
+
+
+def test_mistakes_are_explained_towards_the_true_class(whole_run, tmp_path):
+    config = whole_run.with_(model="aviary:resnet", options={"per_class": 3}, methods=("paper",), settings={})
+    bench = open_workbench(config)
+    labels, said = bench.data.labels(), bench.encodings.logits.argmax(1).numpy()
+    mistakes = np.flatnonzero(labels != said).tolist()
+    config = config.with_(out=tmp_path / "wrong", only="wrong", queries=None)
+    made = run(config, bench=bench)
+    explained = list(made.explained("paper").values())
+    assert len(explained) > 3
+    for task, cf in explained:
+        assert task.query in mistakes
+        assert cf.query_class == said[task.query] != cf.target == task.target == labels[task.query]
+        assert all(labels[k] == said[k] == task.target for k in task.distractors)
+    assert made.record["explained"] == {"right": 0, "wrong": len(explained)}
+    assert made.record["settings"]["only"] == "wrong"
+    assert made.record["skipped"]["correct_queries"] == len(bench.data) - len(mistakes)
+    note = metrics_table(made).note
+    assert f"{len(explained)} misclassified images of aviary test, towards their true class; aviary:resnet." in note
+    assert f"Left out: {len(bench.data) - len(mistakes)} of 120 images are right" in note
+    # The two classes that differ are the one it is taken for and its own.
+    scores = json.loads((made.folder / "metrics.json").read_text())["paper"]
+    truth = [(cf, bench.facts.evidence(task, cf.query_class)) for task, cf in explained]
+    for (task, cf), (_, evidence) in zip(explained, truth, strict=True):
+        assert evidence.differing == bench.data.differing_parts(cf.query_class, task.target)
+        assert evidence.differing
+    assert scores["true_part"]["all"] == pytest.approx(METRICS.get("true_part")().compute(truth).all)
+    assert scores["true_part"]["all"] > 0
+    # Another choice of images is another run, and no comparison.
+    with pytest.raises(SettingError, match=r"only \(wrong then, right now\)"):
+        run(config.with_(only="right"))
+    with pytest.raises(SettingError, match=r"only \(right then, all now\)"):
+        run(whole_run.with_(only="all"))
+    right = {**made.record, "settings": {k: v for k, v in made.record["settings"].items() if k != "only"}}
+    begin(tmp_path / "right", right)
+    with pytest.raises(SettingError, match=r"misclassified images, towards .* Compare runs with the same only"):
+        compare_runs(tmp_path / "right", made.folder)
+    assert "misclassified images" in compare_runs(made.folder, made.folder, samples=20).table().note
+
+
+def test_all_images_are_explained_each_in_its_way(bench):
+    logits, labels = bench.encodings.logits, bench.data.labels()
+    right, wrong, every = (
+        plan_tasks(logits, labels, distractors=2, only=only).tasks for only in ("right", "wrong", "all")
+    )
+    assert every == sorted([*right, *wrong], key=lambda task: task.query)
+    assert right == plan_tasks(logits, labels, distractors=2).tasks
+    with pytest.raises(PartswapError, match="gets all 80 images right"):
+        plan_tasks(nn.functional.one_hot(torch.from_numpy(labels)).float(), labels, only="wrong")
+
+
+def test_a_table_says_which_images_were_used():
+    settings = {"data": "cub", "split": "test", "model": "m", "only": "all"}
+    skipped = {
+        "misclassified_queries": 0, "correct_queries": 0, "classes_without_distractors": [],
+        "queries_without_distractors": 0, "not_drawn": 0,
+    }  # fmt: skip
+    record = {"settings": settings, "tasks": 5, "explained": {"right": 3, "wrong": 2}, "images": 5, "skipped": skipped}
+    made = Run(None, record)
+    assert "5 images of cub test: 3 images that are right and 2 misclassified ones" in explained_text(made)
+    assert skipped_text(made) == "Nothing is left out."
+
+
+def test_a_method_without_its_semantic_term_is_not_passed_off_as_itself(whole_run, bench, tmp_path):
+    config = whole_run.with_(
+        auxiliary=None, methods=("partswap", "goyal"), settings={}, queries=1, out=tmp_path / "run"
+    )
+    made = run(config, bench=bench.with_auxiliary(None))
+    assert metrics_table(made).note.endswith("No auxiliary: partswap without the semantic term.")
+    assert missing_text(read_run(whole_run.out)) == ""
+    with pytest.raises(SettingError, match="paper swaps like for like"):
+        run(config.with_(methods=("paper",), out=tmp_path / "paper"))
+    assert not (tmp_path / "paper" / "run.json").exists()  # refused before anything is computed
+
+
+# -- where it may be written ----------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_something_else_is_refused_and_left_as_it_is(whole_run, tmp_path):
+    birds = trees.folder(tmp_path / "birds")
+    before = sorted(birds.rglob("*"))
+    config = whole_run.with_(out=birds)
+    with pytest.raises(SettingError, match=r"birds holds something else \('001.Red_Kite'\), and no run"):
+        run(config)
+    with pytest.raises(SettingError, match="something else"):
+        begin(birds, read_run(whole_run.out).record)
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingError, match="file is a file"):
+        run(whole_run.with_(out=tmp_path / "file"))
+    inside = config.with_(data="folder", path=birds, options={}, out=birds / "new" / "run")
+    with pytest.raises(SettingError, match="would count as a class"):
+        run(inside)
+    other = tmp_path / "other"
+    other.mkdir()
+    write_json(other / "run.json", {"a": 1})
+    with pytest.raises(FileFormatError, match="not about a run"):
+        run(whole_run.with_(out=other))
+    assert [p.name for p in other.iterdir()] == ["run.json"]
+    assert sorted(birds.rglob("*")) == before
+
+
+def test_what_a_killed_run_left_before_its_first_file_is_no_hindrance(whole_run, tmp_path):
+    for leftover in (".lock", ".run.json.123.tmp"):
+        (tmp_path / leftover).touch()
+    made = run(whole_run.with_(out=tmp_path, methods=("goyal",), settings={}, queries=1))
+    assert made.complete
+    assert not list(tmp_path.glob(".run.json*"))
+
+
+def test_runs_are_compared_from_anywhere(whole_run, tmp_path, monkeypatch):
+    birds = tmp_path / "birds"
+    for index in range(0, len(data := Aviary("test", per_class=2))):
+        species = data.classes[data.label(index)].replace(" ", "_")
+        (folder := birds / f"{data.label(index):03d}.{species}").mkdir(parents=True, exist_ok=True)
+        data.bird(index).image.save(folder / f"{index}.png")
+    for path in ("elsewhere", "there"):
+        (tmp_path / path).mkdir()
+    monkeypatch.chdir(tmp_path)
+    settings = {"data": "folder", "path": "birds", "split": "all", "options": {}, "queries": 2, "settings": {}}
+    made = run(whole_run.with_(**settings, methods=("goyal",), auxiliary=None, out="out/run"))
+    assert made.record["settings"]["path"] == str(birds)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert compare_runs("../out/run", "../out/run", samples=20).names() == {"goyal": []}
+    # Earlier versions recorded paths as they were given.
+    path = tmp_path / "out/run/run.json"
+    old = json.loads(path.read_text())
+    old["settings"]["path"] = "birds"
+    del old["cwd"]
+    path.write_text(json.dumps(old))
+    assert read_run("../out/run").config.path.samefile(birds)
+    assert compare_runs("../out/run", "../out/run", samples=20).data.root.samefile(birds)
+    (tmp_path / "out/run").rename(tmp_path / "there/moved")
+    with pytest.raises(SettingError, match=r"are not at birds\. Go to the folder where the run was made, or make"):
+        compare_runs("../there/moved", "../there/moved")
+    monkeypatch.chdir(tmp_path)
+    assert compare_runs("there/moved", "there/moved", samples=20).data.root.samefile(birds)
+    birds.rename(tmp_path / "gone")
+    path = tmp_path / "there/moved/run.json"
+    path.write_text(json.dumps({**old, "settings": {**old["settings"], "path": str(birds)}}))
+    with pytest.raises(SettingError, match=r"are not at .*birds\. Put them there again, or correct the path"):
+        compare_runs("there/moved", "there/moved")
 
 
 # -- several processes ----------------------------------------------------------------------------------------------
@@ -309,6 +469,41 @@ def test_a_network_of_others_is_built_where_nothing_was_imported_yet(name, tmp_p
     code = "import pickle, sys; print(type(pickle.load(open(sys.argv[1], 'rb')).build()).__name__)"
     made = subprocess.run([sys.executable, "-c", code, tmp_path / "network"], capture_output=True, text=True)
     assert made.stdout.strip() == type(network).__name__, made.stderr
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_network_of_a_user_s_own_file_is_explained_by_worker_processes(registered, bench, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path / "own")  # as one's own loader may do; workers on other machines have no such
+    own = user_files.load(tmp_path / "own", f"_own_{registered}", register=registered)
+    bundle = user_files.bundle_of(own, bench)
+    monkeypatch.undo()
+    shards = [Shard("goyal", k, k, k + 1) for k in range(4)]
+    # Processes start without the file, too.
+    for path in (tmp_path / "own").iterdir():
+        path.unlink()
+    found = {shard.number: explained for shard, explained in explain_here(bundle, shards, 2)}
+    assert [[timeless(cf) for cf in found[k]] for k in range(4)] == [
+        [timeless(cf)] for cf in user_files.direct(own, bench, bundle)[:4]
+    ]
+    assert "_own" in str([source.name for source in bundle.network.sources])
+
+
+def test_only_files_of_users_travel():
+    assert sources_of(["torch.nn", "json", "partswap.models.small", "timm.models", "__main__", "nowhere"]) == ()
+    (mine,) = [source for source in sources_of(["trees"]) if source.name == "trees"]
+    assert mine.text == Path(trees.__file__).read_text()
+    assert not mine.package
+
+
+def test_what_a_worker_cannot_import_is_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    own = user_files.load(tmp_path, "_own_gone", register=True)
+    frozen = replace(FrozenNetwork.of(own.build()), sources=())
+    del sys.modules["_own_gone"]
+    with pytest.raises(
+        PartswapError, match=r"cannot import what the classifier is made of \(No module named '_own_gone'"
+    ):
+        frozen.build()
 
 
 def test_a_shard_that_kills_its_worker_twice_is_an_error(monkeypatch):

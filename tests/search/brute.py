@@ -31,6 +31,7 @@ class Problem:
         distractor_aux: Tensor | None = None,
         lam: float = 0.4,
         tau: float = 0.1,
+        recurring: bool = False,
         keep: float | None = None,
         allowed: Tensor | None = None,
         mean: bool = True,
@@ -45,6 +46,8 @@ class Problem:
         self.filtered: set[Pair] | None = None
         if query_aux is not None and distractor_aux is not None:
             self._compare(query_aux.double(), distractor_aux.double(), tau, keep)
+            if recurring:
+                self._recur(query_aux.double(), distractor_aux.double())
         self.allowed = None if allowed is None else {(i, j) for i, j in self.pairs if allowed[i, j]}
         self.mean = mean  # the mean of log L_s over a set; its sum is wrong, which a golden case must show
         self.gap = math.inf
@@ -59,6 +62,34 @@ class Problem:
         if keep is not None:
             order = sorted(self.pairs, key=lambda pair: (-cosine[pair], pair))
             self.filtered = set(order[: max(1, math.floor(keep * len(order)))])
+
+    def _recur(self, mine: Tensor, theirs: Tensor) -> None:
+        """Ours: counterparts within each pair of images, which recur in all of them."""
+        images = [[cell / cell.norm() for cell in image.flatten(1).T] for image in (mine, *theirs)]
+        others = range(1, len(images))
+        every = [float(a @ b) for a in images[0] for k in others for b in images[k]]
+        centre = sum(every) / len(every)
+        tau = 0.65 * math.sqrt(sum((c - centre) ** 2 for c in every) / (len(every) - 1))
+
+        def counterpart(k: int, i: int, m: int, j: int) -> float:
+            """Return how likely cell i of image k and cell j of image m are each other's counterpart."""
+            here = math.exp(float(images[k][i] @ images[m][j]) / tau)
+            over_m = sum(math.exp(float(images[k][i] @ b) / tau) for b in images[m])
+            over_k = sum(math.exp(float(a @ images[m][j]) / tau) for a in images[k])
+            return (math.log(here / over_m) + math.log(here / over_k)) / 2
+
+        def has_one(k: int, i: int, among: list[int]) -> float:
+            """Return how likely a cell has a counterpart in an image, on average over some images."""
+            best = [max(counterpart(k, i, m, j) for j in range(self.cells)) for m in among]
+            return sum(best) / len(best)
+
+        mine_has = [has_one(0, i, list(others)) for i in range(self.cells)]
+        theirs_have = {
+            (m, j): has_one(m, j, [k for k in range(len(images)) if k != m]) for m in others for j in range(self.cells)
+        }
+        for i, flat in self.pairs:
+            m, j = flat // self.cells + 1, flat % self.cells
+            self.likeness[i, flat] = counterpart(0, i, m, j) + mine_has[i] + theirs_have[m, j]
 
     def logits(self, edits: Iterable[Pair]) -> Tensor:
         """Return what the whole head says of the edited grid."""
@@ -116,7 +147,7 @@ def set_rank(problem: Problem, edits: tuple[Pair, ...]) -> float:
 
 
 def beam_over_sets(problem: Problem, beam: int) -> list[Pair]:
-    """Keep the best few sets; at the first depth at which one flips, take the best that does, best edit first."""
+    """Keep the best few sets; at the first depth at which one flips, take the most alike that does, best edit first."""
     kept: list[tuple[Pair, ...]] = [()]
     while True:
         ranks: dict[tuple[Pair, ...], float] = {}
@@ -131,6 +162,9 @@ def beam_over_sets(problem: Problem, beam: int) -> list[Pair]:
         order = problem.ranked(ranks)
         flipping = [edits for edits in order if problem.flips(edits)]
         if flipping:
+            if problem.likeness:
+                ranks = {edits: sum(problem.likeness[pair] for pair in edits) / len(edits) for edits in flipping}
+                flipping = problem.ranked(ranks)
             problem.see_gap(ranks, flipping, 1)
             return in_order(problem, flipping[0])
         problem.see_gap(ranks, order, beam)
@@ -138,10 +172,11 @@ def beam_over_sets(problem: Problem, beam: int) -> list[Pair]:
 
 
 def in_order(problem: Problem, chosen: tuple[Pair, ...]) -> list[Pair]:
-    """Return the edits of a set, each time the one after which the set so far ranks best, until the decision flips."""
+    """Return the edits of a set until the decision flips: the most alike first, else each time what helps most."""
     done: tuple[Pair, ...] = ()
     while not problem.flips(done):
-        ranks = {(*done, pair): set_rank(problem, (*done, pair)) for pair in sorted(chosen) if pair not in done}
+        left = [pair for pair in sorted(chosen) if pair not in done]
+        ranks = {(*done, pair): problem.likeness.get(pair, problem.score((*done, pair))) for pair in left}
         order = problem.ranked(ranks)
         problem.see_gap(ranks, order, 1)
         done = order[0]

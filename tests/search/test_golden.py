@@ -45,7 +45,7 @@ MATTERS: dict[str, dict[str, Any]] = {
     "set-mean": {"mean": False},
     "set-beam": {"beam": 1},
     "hard": {"allowed": None},
-    "several-distractors": {"beam": 1},
+    "several-distractors": {"recurring": False},
 }
 
 
@@ -71,8 +71,10 @@ def problem_of(name: str, case: dict[str, Any]) -> dict[str, Any]:
 
 def by_brute_force(case: dict[str, Any], told: dict[str, Any]) -> tuple[list[tuple[int, int]], float]:
     """Return the edits of a case and how clear the closest choice was."""
-    problem = Problem(**told, **{k: case[k] for k in ("lam", "keep", "mean") if k in case})
-    found = greedy(problem) if case["objective"] == "paper" else beam_over_sets(problem, case["beam"])
+    ours = case["objective"] == "set"
+    given = {k: case[k] for k in ("lam", "keep", "mean", "recurring") if k in case}
+    problem = Problem(**told, **{"recurring": ours, **given})
+    found = beam_over_sets(problem, case["beam"]) if ours else greedy(problem)
     return found, problem.gap
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from partswap.cli.main import app
-from partswap.errors import SettingError
+from partswap.errors import FileFormatError, SettingError
 from partswap.runs.config import RunConfig
 from partswap.studies.paper import temperature
 from partswap.studies.paper.lab import TABLES, Lab
@@ -75,7 +75,7 @@ def test_a_table_about_the_semantic_term_needs_an_auxiliary(tmp_path):
     command = ["paper", "sota", "--data", "aviary", "--model", "aviary:vgg", "--option", "per_class=1"]
     refused = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
     assert isinstance(refused.exception, SettingError)
-    assert "Pass an auxiliary: --auxiliary NAME" in str(refused.exception)
+    assert str(refused.exception) == "the table sota needs an auxiliary. Name one with auxiliary."
     assert not list(tmp_path.iterdir())  # before any row was made
 
 
@@ -120,3 +120,29 @@ def test_intervals_are_shown_and_kept_out_of_csv():
     table = ResultTable("t", ["a", "b"], [["x", Measured(20.0, 18.0, 24.0)], ["y", None]])
     assert "20.0 ±3.0" in table.markdown()
     assert table.csv() == "a,b\nx,20.0\ny,\n"
+
+
+def test_a_method_stands_beside_itself_with_tuned_settings(folder, tmp_path):
+    chosen = {"method": "paper", "best": {"lam": 0.1, "tau": 0.3, "edits": 3.0}}
+    (tmp_path / "tune.json").write_text(json.dumps(chosen))
+    command = [
+        "paper",
+        "sota",
+        "--data",
+        "aviary",
+        "--model",
+        "aviary:vgg",
+        "--option",
+        "per_class=3",
+        "--workers",
+        "1",
+    ]
+    command += ["--auxiliary", "aviary", "--queries", "2", "--distractors", "2", "--precision", "float32"]
+    command += ["--cache", str(folder / "cache"), "--out", str(tmp_path), "--runs", str(folder / "r")]
+    CliRunner().invoke(app, [*command, "--tuned", str(tmp_path / "tune.json")], catch_exceptions=False)
+    titles = [row[1] for row in csv.reader((tmp_path / "sota.csv").open())]
+    assert titles.count("Vandenhende et al., k = 10 %, tuned: lam = 0.1, tau = 0.3") == 2
+    assert titles.count("Vandenhende et al., k = 10 %") == 2
+    (tmp_path / "tune.json").write_text("{}")
+    with pytest.raises(FileFormatError, match="not what partswap tune wrote"):
+        CliRunner().invoke(app, [*command, "--tuned", str(tmp_path / "tune.json")], catch_exceptions=False)

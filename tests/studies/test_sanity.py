@@ -17,7 +17,15 @@ from partswap.runs.config import RunConfig
 from partswap.runs.tasks import plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.search.methods.hard import Hard
-from partswap.studies.sanity import chance_overlap, check_sanity, first_order, randomise, weights_of
+from partswap.studies.sanity import (
+    Randomised,
+    chance_overlap,
+    check_sanity,
+    first_order,
+    randomise,
+    sanity_verdict,
+    weights_of,
+)
 from partswap.studies.stability import check_stability, compare_shifted, shift
 
 BIRDS = RunConfig(data="aviary", model="aviary:vgg", options={"per_class": 1}, precision="float32")
@@ -57,6 +65,34 @@ def test_the_same_weights_give_the_same_explanations(bench, monkeypatch):
     (row,) = check_sanity(bench, queries=2, distractors=1, which=["head"])
     assert row.overlap.mean == 1
     assert row.correlation.mean == pytest.approx(1)
+
+
+def row(overlap, interval, chance=0.04, count=40):
+    return Randomised(
+        "head", Estimate(overlap, interval, count), Estimate(chance, None, count), Estimate(0, None, 1), 0
+    )
+
+
+def test_the_verdict_is_one_line_per_check_and_a_last_one(bench, monkeypatch):
+    good, bad, few = row(0.05, (0.02, 0.09)), row(0.9, (0.8, 0.97)), row(0.4, (0.1, 0.8))
+    assert good.verdict() == (
+        "passes: with a random head the edits share 5 % of cells with the model's own (chance 4 %)."
+    )
+    assert good.passes
+    assert bad.verdict().startswith("FAILS: with a random head the edits share 90 % of cells")
+    assert bad.verdict().endswith("they hardly depend on the model.")
+    assert few.verdict().endswith("40 queries are too few to tell; use more.")
+    assert row(0.05, None, count=1).verdict().startswith("FAILS")
+    assert row(None, None, None, 0).verdict().endswith("nothing could be compared.")
+    # The middle between chance and all of them decides, with the interval.
+    assert row(0.4, (0.3, 0.51)).passes
+    assert not row(0.4, (0.3, 0.53)).passes
+    assert sanity_verdict([good, good]).startswith("verdict: passes (2 of 2 checks)")
+    assert sanity_verdict([good, bad]).startswith("verdict: FAILS (1 of 2 checks pass)")
+    # A network that is explained like itself does not pass.
+    monkeypatch.setattr("partswap.studies.sanity.randomise", lambda model, names, seed: model)
+    (same,) = check_sanity(bench, queries=3, distractors=1, which=["head"])
+    assert not same.passes
 
 
 def test_only_the_weights_that_are_named_start_anew(bench):

@@ -16,11 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from typer.testing import CliRunner
 
+from partswap import _vision
 from partswap.cli.main import app
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset, held_out
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
 from partswap.models.checkpoints import load_classifier
+from partswap.models.open import start_of
 from partswap.models.zoo import load_model
 from partswap.training.classifier import LEARNING_RATES, start_pooled, train_classifier
 from partswap.training.loop import Recipe, at_lr, fit, search_lr, shuffled
@@ -298,6 +300,77 @@ def test_what_is_frozen_does_not_change_and_the_rest_does(tmp_path):
     assert not torch.equal(start[late], after[late])
     norm = next(k for k in start if k.startswith("layer4") and k.endswith("running_mean"))
     assert torch.equal(start[norm], after[norm])
+
+
+OWN = """
+from torch import nn
+from partswap import Preprocess
+
+
+class Inner(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.ReLU(), nn.Conv2d(8, 16, 2, 2), nn.ReLU())
+        self.fc = nn.Linear(16, classes)
+
+    def forward(self, x):
+        return self.fc(self.body(x).mean((2, 3)))
+
+
+class Net(nn.Module):  # all keys begin with "model.", which files are often read without
+    def __init__(self, classes):
+        super().__init__()
+        self.model = Inner(classes)
+
+    def forward(self, x):
+        return self.model(x)
+
+
+def build(classes=5):
+    model = Net(classes)
+    model.preprocess = lambda image: Preprocess(64)(image)[0]
+    return model
+
+
+def rigid():
+    return build()
+"""
+
+
+def test_a_training_starts_from_whatever_names_a_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    few = Subset(TRAIN, range(8))
+    recipe = replace(SMALL, epochs=1, lr=1e-9)
+    first = train_classifier(few, few, Plan("mine.py:build"), recipe, tmp_path / "first")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = load_classifier(tmp_path / "first")  # from anywhere, and prepared by the model's own function
+    assert same(again.model, first.model)
+    assert again.preprocess.key() == first.preprocess.key()
+    architecture, weights = start_of(str(tmp_path / "first"))
+    assert architecture == f"{tmp_path / 'mine.py'}:build"
+    assert weights.keys() == first.model.state_dict().keys()
+    second = train_classifier(few, few, Plan(architecture, str(tmp_path / "first")), recipe, tmp_path / "second")
+    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+    with pytest.raises(SettingError, match="rigid has 5 classes and the data set 40"):
+        train_classifier(few, few, Plan(f"{tmp_path / 'mine.py'}:rigid"), recipe, tmp_path / "third")
+    assert start_of("weights.pt") == (None, "weights.pt")
+
+
+def test_a_training_starts_from_a_model_of_hugging_face(tmp_path):
+    _vision.torchvision()
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 8, 8, 8], depths=[1] * 4, layer_type="basic", num_labels=3
+    )
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path / "hf")
+    transformers.ConvNextImageProcessor(size={"shortest_edge": 64}).save_pretrained(tmp_path / "hf")
+    few = Subset(TRAIN, range(8))
+    made = train_classifier(few, few, Plan(f"hf:{tmp_path / 'hf'}"), replace(SMALL, epochs=1), tmp_path / "out")
+    assert same(load_classifier(tmp_path / "out").model, made.model)
+    assert len(made.classes) == 40
 
 
 COMMAND = [

@@ -7,8 +7,8 @@ import torch
 
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
-from partswap.images import Preprocess
 from partswap.models.zoo import load_model
+from partswap.preprocess import Preprocess
 from partswap.training.feed import Feed, Views
 from partswap.training.parts import part_targets
 from partswap.training.plan import cut_for_training

@@ -15,11 +15,11 @@ from partswap.data.sets.folder import Folder
 from partswap.data.subset import Subset
 from partswap.errors import DataError, FileFormatError, LayerError, PartswapError, SettingError, ShapeError
 from partswap.grid import GridShape
-from partswap.images import Preprocess
 from partswap.models.auxiliaries import AuxiliaryChoice, load_auxiliary
 from partswap.models.open import open_classifier
 from partswap.models.parts import load_detector
 from partswap.models.zoo import load_model
+from partswap.preprocess import Preprocess
 from partswap.runs.config import RunConfig
 from partswap.runs.workbench import open_workbench
 from partswap.search.clusters import directions
@@ -176,7 +176,8 @@ def test_wrong_folders_and_data_without_keypoints_are_named(detector, tmp_path):
 
 
 def test_tuning_needs_an_auxiliary_a_method_with_settings_and_keypoints(tmp_path):
-    bench = open_workbench(RunConfig(data="aviary", model="aviary:vgg", cache=tmp_path, options={"per_class": 1}))
+    config = RunConfig(data="aviary", model="aviary:vgg", auxiliary="none", cache=tmp_path, options={"per_class": 1})
+    bench = open_workbench(config)
     with pytest.raises(SettingError, match="no auxiliary"):
         tune(bench)
     with pytest.raises(SettingError, match="has no lam"):

@@ -17,7 +17,7 @@ from partswap.data.base import Sample
 from partswap.data.care.sheet import choose, contact_sheet, part_colors, shorten
 from partswap.data.geometry import RandomView, on_canvas
 from partswap.errors import SettingError
-from partswap.images import Preprocess
+from partswap.preprocess import Preprocess
 from partswap.sides import swap_sides
 
 runner = CliRunner()

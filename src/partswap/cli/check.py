@@ -20,8 +20,8 @@ MethodOption = Annotated[str, typer.Option(help=f"Method to check: {METHOD_NAMES
 Out = Annotated[Path | None, typer.Option(help="Folder to write the table to, as Markdown and CSV.")]
 
 with_bench = with_config(
-    "data", "model", "path", "options", "split", "weights", "layer", "auxiliary", "precision", "cache", "seed",
-    queries=100, distractors=5,
+    "data", "model", "path", "options", "split", "weights", "classes", "layer", "auxiliary", "precision", "device",
+    "cache", "seed", queries=100, distractors=5,
 )  # fmt: skip
 
 
@@ -31,18 +31,27 @@ def sanity(
     config: RunConfig,
     method: MethodOption = "partswap",
     which: Annotated[list[str] | None, typer.Option(help="Weights to randomise: head, all; repeat the flag.")] = None,
+    strict: Annotated[bool, typer.Option(help="End with exit code 1 if a check fails.")] = False,
     out: Out = None,
     threads: Threads = None,
 ) -> None:
-    """Randomise the model's weights: explanations that do not change are not about the model."""
+    """Randomise the model's weights: explanations that do not change are not about the model.
+
+    A check passes if fewer cells stay the same than half-way between what chance gives and all of them.
+    """
     from partswap.progress import bars
-    from partswap.studies.sanity import DEPTHS, check_sanity, sanity_table
+    from partswap.studies.sanity import DEPTHS, check_sanity, sanity_table, sanity_verdict
 
     use_threads(threads)
     bench = open_bench(config)
     rows = check_sanity(bench, method=method, which=which or DEPTHS, queries=config.queries,
                         distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
     _finish(sanity_table(rows, _note(bench, method)), out, "sanity")
+    for row in rows:
+        say(row.verdict())
+    say(sanity_verdict(rows))
+    if strict and not all(row.passes for row in rows):
+        raise typer.Exit(1)
 
 
 @app.command()

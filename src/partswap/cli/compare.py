@@ -26,5 +26,5 @@ def compare(
     for method, images in found.names().items():
         say(f"differ most ({method}): {', '.join(images) or 'none do'}")
     if out is not None:
-        for saved in (*found.table().save(out, "compare"), *found.draw(out)):
+        for saved in (*found.table().save(out, "compare"), *found.draw(out, bars)):
             say(f"saved {saved}")

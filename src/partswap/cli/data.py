@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from partswap.cli.options import DataOptions, console, say
 from partswap.errors import SettingError
 from partswap.options import parse_options
 from partswap.runs.config import DATASET_NAMES
+from partswap.terminal import FittedTable
 
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
@@ -28,13 +28,13 @@ def list_() -> None:
     """List the data sets."""
     from partswap.data import DATASETS
 
-    table = Table("name", "splits", "from", "get", "what")
+    rows = []
     for name in DATASETS:
         kind = DATASETS.get(name)
         what = (kind.__doc__ or "").strip().partition("\n")[0]
         source = "a folder" if kind.needs_path else "nothing"
-        table.add_row(name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what)
-    console.print(table)
+        rows.append([name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what])
+    console.print(FittedTable(["name", "splits", "from", "get", "what"], rows))
 
 
 @app.command()
@@ -45,7 +45,10 @@ def check(
     workers: Annotated[int, typer.Option(help="Threads that read images.")] = 4,
     option: DataOptions = None,
 ) -> None:
-    """Read everything and say all that is wrong; exit code 1 if anything is."""
+    """Read everything and say all that is wrong; exit code 1 if anything is.
+
+    What is only odd, and harmless, is a note.
+    """
     from partswap.data.care.check import check_dataset
 
     report = check_dataset(name, path, split=split, workers=workers, console=console, **parse_options(option))
@@ -55,12 +58,13 @@ def check(
 
 
 def _print_report(report: Any) -> None:
-    table = Table("split", "images", "per class", "with keypoints", "with mask")
+    rows = []
     for split, counts in report.splits.items():
         least, middle, most = counts.per_class
         spread = f"{least} to {most}, median {middle:g}"
-        table.add_row(split, str(counts.images), spread, str(counts.with_keypoints), str(counts.with_mask))
-    console.print(table)
+        rows.append([split, str(counts.images), spread, str(counts.with_keypoints), str(counts.with_mask)])
+    headings = ["split", "images", "per class", "with keypoints", "with mask"]
+    console.print(FittedTable(headings, rows, right=(1, 3, 4)))
     facts = [f"{report.classes} classes", f"{report.parts} parts"]
     facts += [f"{count} {mode} images" for mode, count in report.modes.most_common()]
     if report.widths and report.heights:
@@ -72,6 +76,8 @@ def _print_report(report: Any) -> None:
     count = len(report.problems)
     wrong = f"{count} problems" if count > 1 else "1 problem"
     console.print(Text("nothing is wrong", "green") if report.ok else Text(wrong, "red"))
+    if report.notes:
+        say(f"{len(report.notes)} notes, all harmless" if len(report.notes) > 1 else "1 note, harmless")
 
 
 def _print_kind(title: str, kind: str, found: list[Any]) -> None:
@@ -96,10 +102,13 @@ def show(
     """Draw a contact sheet with keypoints, masks and class names."""
     from partswap.data import open_dataset
     from partswap.data.care.sheet import contact_sheet
+    from partswap.progress import bars, step
 
-    data = open_dataset(name, path, split, **parse_options(option))
+    with step(bars, "opening the data set"):
+        data = open_dataset(name, path, split, **parse_options(option))
     out.parent.mkdir(parents=True, exist_ok=True)
-    sheet = contact_sheet(data, count, columns, seed)
+    with step(bars, "drawing"):
+        sheet = contact_sheet(data, count, columns, seed)
     try:
         sheet.save(out)
     except ValueError as error:

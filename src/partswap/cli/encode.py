@@ -11,7 +11,7 @@ from partswap.options import AUXILIARY_HELP
 from partswap.runs.config import RunConfig
 
 
-@with_config("data", "model", "path", "options", "split", "weights", "layer", "precision", "cache")
+@with_config("data", "model", "path", "options", "split", "weights", "classes", "layer", "precision", "device", "cache")
 def encode(
     config: RunConfig,
     auxiliary: Annotated[list[str] | None, typer.Option(help=f"{AUXILIARY_HELP} Repeat for more.")] = None,

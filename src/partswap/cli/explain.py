@@ -1,28 +1,35 @@
-"""``partswap explain``: one image."""
+"""``partswap explain``: images of one's own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partswap.cli.options import Layer, Model, Weights, say
-from partswap.errors import SettingError
-from partswap.options import AUXILIARY_HELP
-from partswap.runs.config import METHOD_NAMES
+from partswap.cli.options import Classes, DataOptions, DataPath, Layer, Model, Weights, say
+from partswap.errors import PartswapError, SettingError
+from partswap.options import AUXILIARY_HELP, parse_options
+from partswap.runs.config import DATASET_NAMES, METHOD_NAMES
+
+if TYPE_CHECKING:
+    from partswap.counterfactual import Counterfactual
+    from partswap.explainer import Explainer
 
 
 def explain(
-    query: Annotated[Path, typer.Argument(help="The image to explain.")],
-    distractors: Annotated[list[Path], typer.Argument(help="Images of the other class, or folders of them.")],
+    query: Annotated[str, typer.Argument(help="The image to explain, or a folder of images.")],
     model: Model,
-    weights: Weights = None,
-    layer: Layer = None,
-    auxiliary: Annotated[
-        str | None, typer.Option(help=f"Who says which cells show the same part: {AUXILIARY_HELP}")
+    distractors: Annotated[
+        list[str] | None, typer.Argument(help="Images of the other class, or folders of them; or name --data.")
     ] = None,
+    more: Annotated[list[str] | None, typer.Option("--query", help="Another image to explain; repeat.")] = None,
+    weights: Weights = None,
+    classes: Classes = None,
+    layer: Layer = None,
+    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)] = "auto",
     auxiliary_weights: Annotated[
         str | None, typer.Option(help="Path to its weights; the official ones are downloaded if not given.")
     ] = None,
@@ -30,34 +37,163 @@ def explain(
         str | None, typer.Option(help="Its layer; the last before the pooling if not given.")
     ] = None,
     method: Annotated[str, typer.Option(help=f"Method: {METHOD_NAMES}.")] = "partswap",
-    target: Annotated[
-        int | None, typer.Option(help="Class the model should say; its second guess if not given.")
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE for the method (beam=4, lam=0.2); repeat.")
     ] = None,
+    max_edits: Annotated[int | None, typer.Option(help="Give up after so many edits.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Class the model should say, by name or number. If not given: --label, else what most distractors are "
+            "predicted as, else the model's second guess."
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The true class of the image, to see why the model got it wrong.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help=f"Find the distractors in a data set: {DATASET_NAMES}.")] = None,
+    path: DataPath = None,
+    option: DataOptions = None,
+    split: Annotated[str, typer.Option(help="Which images of the data set.")] = "test",
     keep_misclassified: Annotated[bool, typer.Option(help="Use distractors the model gets wrong, too.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Write the counterfactual as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a figure (png, svg, pdf).")] = None,
+    fetch: Annotated[bool, typer.Option(help="Images may be addresses (https://...), at most 20 MB each.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Where to compute: cpu, cuda, mps, or auto; where the model is, if not given.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the counterfactual as JSON; of several, a folder.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a figure (png, svg, pdf, jpg or html); of several, a folder.")
+    ] = None,
 ) -> None:
-    """Explain one image."""
-    from partswap.explainer import Explainer
-    from partswap.images import find_images
-    from partswap.models.auxiliaries import AuxiliaryChoice
-    from partswap.models.open import open_classifier
+    """Explain an image: which regions would have to look like which for the model to say another class?"""
+    from partswap.images import list_images
+    from partswap.progress import bars, step
 
-    classifier = open_classifier(model, weights)
-    chosen = None
-    if auxiliary is not None:
-        told = AuxiliaryChoice.parse(auxiliary)
-        chosen = replace(told, weights=auxiliary_weights or told.weights, layer=auxiliary_layer or told.layer)
-    elif auxiliary_weights is not None or auxiliary_layer is not None:
+    queries = list_images([_image(place, fetch) for place in (query, *(more or []))])
+    check_outputs(len(queries), save, plot)
+    if not distractors and data is None:
+        raise SettingError("there are no images to take regions from.", "Name some, or a data set with --data.")
+    donors: Any
+    if data is not None:
+        from partswap.data.base import open_dataset
+
+        if distractors:
+            raise SettingError(f"images and the data set {data} are given.", "Name one of them.")
+        donors = open_dataset(data, path, split, **parse_options(option))
+    else:
+        donors = list_images([_image(place, fetch) for place in distractors or ()])
+    with step(bars, f"opening {model}"):
+        explainer = open_explainer(
+            model, weights, classes, layer, device, _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
+            {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})},
+        )  # fmt: skip
+    if data is None:
+        with step(bars, f"features of {len(donors)} images"):
+            donors = explainer.encode(donors)
+    failed = 0
+    for each in queries:
+        try:
+            with step(bars, f"explaining {each}"):
+                cf = explainer.explain(each, donors, target, label=label, keep_misclassified=keep_misclassified)
+        except PartswapError as error:  # of one image; the others can still be explained
+            if len(queries) == 1:
+                raise
+            failed += 1
+            say(f"\n{each}\nnot explained: {error.in_flags()}")
+            continue
+        _tell(cf, explainer, _stem(cf, queries, each), save, plot, several=len(queries) > 1)
+    if failed:
+        raise PartswapError(f"{failed} of {len(queries)} images could not be explained.", "See above.")
+
+
+def open_explainer(
+    model: str,
+    weights: str | None,
+    classes: str | None,
+    layer: str | None,
+    device: str | None,
+    auxiliary: Any,
+    method: str,
+    settings: dict[str, Any],
+) -> Explainer:
+    """Return the explainer that flags describe; what it assumed is printed."""
+    import warnings
+
+    from partswap.explainer import Explainer, PartswapWarning
+    from partswap.models.open import open_classifier
+    from partswap.models.precision import check_device
+    from partswap.options import check_options
+    from partswap.search import METHODS
+    from partswap.search.settings import changed
+
+    classifier = open_classifier(model, weights, classes)
+    given = check_options(METHODS.get(method), settings, what=f"the method {method}", word="setting")
+    where = None if device is None else check_device(device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartswapWarning)
+        explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where)
+    explainer.method = changed(explainer.method, **given)
+    for note in explainer.notes:
+        say(f"note: {note}")
+    return explainer
+
+
+def check_outputs(count: int, save: Path | None, plot: Path | None) -> None:
+    """Raise an error, before anything is computed, if what is asked for cannot be written."""
+    from partswap.pictures import check_format
+
+    for flag, place in (("--save", save), ("--plot", plot)):
+        if place is not None and count > 1 and (place.suffix or place.is_file()):
+            raise SettingError(f"there are {count} images to explain, and {flag} is {place}.", "Give a folder.")
+        if place is not None and count == 1 and place.is_dir():
+            raise SettingError(f"{flag} is {place}, a folder.", "Give a file.")
+    if plot is not None and count == 1:
+        check_format(plot)
+
+
+def _image(place: str, fetch: bool) -> Any:
+    if fetch and place.lower().startswith(("http://", "https://")):
+        from partswap.images import fetch_image
+
+        return fetch_image(place)
+    from partswap.errors import ImageError
+
+    if not place.lower().startswith(("http://", "https://")) and not Path(place).exists():
+        raise ImageError(f"there is no image or folder {place}.", "Check the path.")
+    return place
+
+
+def _choice(auxiliary: str, weights: str | None, layer: str | None) -> Any:
+    from partswap.models.auxiliaries import AuxiliaryChoice
+
+    if auxiliary in ("auto", "none") and (weights is not None or layer is not None):
         raise SettingError("weights or a layer of an auxiliary, and no auxiliary.", "Name it with --auxiliary.")
-    explainer = Explainer(
-        classifier.model, layer, auxiliary=chosen, method=method, preprocess=classifier.preprocess,
-        class_names=list(classifier.classes),
-    )  # fmt: skip
-    cf = explainer.explain(query, find_images(distractors), target, keep_misclassified=keep_misclassified)
+    if auxiliary == "none":
+        return None
+    told = AuxiliaryChoice.parse(auxiliary)
+    return replace(told, weights=weights or told.weights, layer=layer or told.layer)
+
+
+def _stem(cf: Counterfactual, queries: Sequence[Any], each: Any) -> str:
+    """Return what the files of a query are called; images of one name in two folders get their number too."""
+    name = Path(str(cf.source.get("query") or "query")).stem
+    stems = [Path(str(q)).stem for q in queries if isinstance(q, str | Path)]
+    return f"{name}-{queries.index(each)}" if stems.count(name) > 1 else name
+
+
+def _tell(
+    cf: Counterfactual, explainer: Explainer, stem: str, save: Path | None, plot: Path | None, *, several: bool
+) -> None:
+    if several:
+        say(f"\n{cf.source.get('query') or 'query'}")
     say(str(cf))
+    if cf.source.get("target_from", "given") != "given":
+        say(f"target: {cf.class_name(cf.target)}, {cf.source['target_from']}")
+    if cf.settings.get("semantic") is False and explainer.method.semantic:
+        say("note: no auxiliary, so nothing says which regions show the same part; name one with --auxiliary.")
     if save:
-        say(f"saved {cf.save(save)}")
+        say(f"saved {cf.save(save / f'{stem}.json' if several else save)}")
     if plot:
-        cf.plot(plot)
-        say(f"drew {plot}")
+        drawn = plot / f"{stem}.png" if several else plot
+        cf.plot(drawn)
+        say(f"drew {drawn}")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from partswap._version import __version__
 from partswap.cli import aviary, check, data, paper, train
+from partswap.cli.classes import classes
 from partswap.cli.compare import compare
 from partswap.cli.demo import demo
 from partswap.cli.encode import encode
@@ -25,10 +26,9 @@ app = typer.Typer(
     name="partswap",
     help="Which regions of an image would have to look like which for the model to say another class?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, layers, explain, show, tune, encode, run, compare):
+for _command in (demo, layers, classes, explain, show, tune, encode, run, compare):
     app.command()(_command)
 for _group in (aviary, data, train, paper, check):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
@@ -39,7 +39,7 @@ def main() -> None:
     try:
         app()
     except PartswapError as error:
-        _complain(str(error))
+        _complain(error.in_flags())
         sys.exit(1)
     except OSError as error:
         _complain(f"{error.filename or ''}: {error.strerror or error}. Check the path, and that there is room.")

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from partswap.runs.config import RunConfig, flag_of, read_config
+from partswap.options import MODEL_HELP as MODEL_HELP
+from partswap.runs.config import RunConfig, flags_of, read_config
+from partswap.terminal import wrapped
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
@@ -25,7 +27,7 @@ Command = Callable[..., None]
 
 def flag(name: str, **more: Any) -> Any:
     """Return the option of a field of `RunConfig`: its flag and its help text."""
-    return typer.Option(flag_of(name), **{"help": RunConfig.model_fields[name].description, **more})
+    return typer.Option(*flags_of(name), **{"help": RunConfig.model_fields[name].description, **more})
 
 
 # For commands that make no `RunConfig` of them.
@@ -34,9 +36,11 @@ DataPath = Annotated[Path | None, flag("path")]
 DataOptions = Annotated[list[str] | None, flag("options")]
 Model = Annotated[str, flag("model")]
 Weights = Annotated[str | None, flag("weights")]
+Classes = Annotated[str | None, flag("classes")]
 Layer = Annotated[str | None, flag("layer")]
 Cache = Annotated[Path | None, flag("cache")]
 Precision = Annotated[str, flag("precision")]
+Device = Annotated[str | None, flag("device", show_default="cuda if there is one, else cpu")]
 Seed = Annotated[int, flag("seed")]
 Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
 
@@ -100,14 +104,17 @@ def open_bench(config: RunConfig) -> Workbench:
     from partswap.progress import bars
     from partswap.runs.workbench import open_workbench
 
-    bench = open_workbench(config, bars)
+    bench = open_workbench(on_device(config), bars)
     say_skipped(config.options, bench.data)
+    for note in bench.explainer.notes:
+        say(f"note: {note}")
     return bench
 
 
 def say(message: str) -> None:
-    """Print plain text as it is: paths and class names may look like markup."""
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    """Print plain text: paths and class names may look like markup. Only a terminal gets long lines wrapped."""
+    text = wrapped(message, console.width) if console.is_terminal else message
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def say_skipped(options: Mapping[str, Any], *sets: Dataset) -> None:
@@ -122,6 +129,13 @@ def resolve_precision(precision: str) -> str:
     from partswap.models.precision import fast_precision
 
     return fast_precision() if precision == "auto" else precision
+
+
+def on_device(config: RunConfig) -> RunConfig:
+    """Return a configuration whose device is one that is here; ``auto`` is the fastest."""
+    from partswap.models.precision import check_device
+
+    return config.with_(device=check_device(config.device))
 
 
 def use_threads(threads: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import Command, console, resolve_precision, say, say_skipped, with_config
+from partswap.cli.options import Command, console, on_device, resolve_precision, say, say_skipped, with_config
 from partswap.options import AUXILIARY_HELP
 from partswap.registry import registered
 from partswap.runs.config import RunConfig
@@ -22,8 +22,8 @@ SUMMARIES = dict(
 
 def _command(name: str) -> Command:
     @with_config(
-        "data", "model", "path", "options", "split", "weights", "layer", "distractors", "queries", "workers",
-        "precision", "cache", "seed",
+        "data", "model", "path", "options", "split", "weights", "classes", "layer", "distractors", "queries", "workers",
+        "precision", "device", "cache", "seed",
     )  # fmt: skip
     def command(
         config: RunConfig,
@@ -35,15 +35,21 @@ def _command(name: str) -> Command:
         runs: Annotated[
             Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")
         ] = None,
+        tuned: Annotated[
+            list[Path] | None,
+            typer.Option(help="A tune.json of partswap tune; the table 'sota' gets a row with what it chose. Repeat."),
+        ] = None,
     ) -> None:
         from partswap.models.auxiliaries import AuxiliaryChoice
         from partswap.progress import bars
         from partswap.studies.paper.lab import Lab, make_table
+        from partswap.studies.tune import read_choice
 
-        config = config.with_(
+        config = on_device(config).with_(
             auxiliary=auxiliary[0] if auxiliary else None, precision=resolve_precision(config.precision)
         )
-        lab = Lab(config, runs or out / "runs", [AuxiliaryChoice.parse(text) for text in auxiliary or ()], bars)
+        chosen = [AuxiliaryChoice.parse(text) for text in auxiliary or ()]
+        lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], bars)
         say_skipped(config.options, lab.bench.data)
         result = make_table(name, lab)
         console.print(result.table.rich())

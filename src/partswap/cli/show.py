@@ -10,8 +10,21 @@ import typer
 from partswap.cli.options import say
 
 
-def show(path: Annotated[Path, typer.Argument(help="A counterfactual that was saved as JSON.")]) -> None:
-    """Print a saved counterfactual."""
+def show(
+    path: Annotated[Path, typer.Argument(help="A counterfactual that was saved as JSON.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw it (png, svg, pdf, jpg or html) from the images it was made from.")
+    ] = None,
+) -> None:
+    """Print a saved counterfactual, or draw it again."""
     from partswap.counterfactual import Counterfactual
 
-    say(str(Counterfactual.load(path)))
+    if plot is not None:
+        from partswap.pictures import check_format
+
+        check_format(plot)
+    cf = Counterfactual.load(path)
+    say(str(cf))
+    if plot is not None:
+        cf.with_files(path.parent).plot(plot)
+        say(f"drew {plot}")

@@ -1,4 +1,4 @@
-"""``partswap train ...``: classifiers and parts detectors."""
+"""``partswap train ...``: classifiers, parts detectors and auxiliaries."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from partswap.cli.options import (
     Data,
     DataOptions,
     DataPath,
+    Device,
     Precision,
     Seed,
     Threads,
@@ -27,9 +28,15 @@ if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.training.loop import Recipe
 
-app = typer.Typer(help="Train classifiers and parts detectors.", no_args_is_help=True)
+app = typer.Typer(help="Train classifiers, parts detectors and auxiliaries.", no_args_is_help=True)
 
-Start = Annotated[str | None, typer.Option(help="Start from: a file, 'default' (official ImageNet weights), 'none'.")]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        help="Start from: a file of weights, a model (trained folder, hf:FOLDER, file.py:function, timm:NAME), "
+        "'default' (official ImageNet weights), 'none'."
+    ),
+]
 Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
 Views = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
@@ -51,8 +58,12 @@ def classifier(
     path: DataPath = None,
     option: DataOptions = None,
     arch: Annotated[
-        str, typer.Option(help="vgg16, vgg16_bn, resnet50, resnet50_v1, or any torchvision or timm name.")
-    ] = "vgg16",
+        str | None,
+        typer.Option(
+            help="vgg16, resnet50, resnet50_v1, any torchvision or timm name, hf:FOLDER, file.py:function. If not "
+            "given: that of the model in --start, else vgg16."
+        ),
+    ] = None,
     start: Start = "default",
     freeze: Freeze = None,
     views: Views = 4,
@@ -75,6 +86,7 @@ def classifier(
     train_split: TrainSplit = "train",
     test_split: TestSplit = "test",
     precision: Precision = "auto",
+    device: Device = None,
     cache: Cache = None,
     seed: Seed = 0,
     processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
@@ -86,17 +98,25 @@ def classifier(
     from partswap.training.devices import launch
     from partswap.training.plan import Plan
 
+    _check(out, device)
+    if device is not None and processes > 1:
+        raise SettingError(f"device is {device} for {processes} processes.", "Each has its own: leave --device out.")
     use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
                      seed=seed)  # fmt: skip
-    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize, pooled_start)
+    start = None if start in (None, "none") else start
+    if arch is None:
+        from partswap.models.open import start_of
+
+        arch = (start_of(start)[0] if start else None) or "vgg16"
+    plan = Plan(arch, start, freeze, views, freeze_norm, resize, pooled_start)
     learn, measure = _open(data, path, option, train_split, test_split)
 
     def run(accelerator: Any) -> None:
         train_classifier(
             learn, measure, plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
-            console=console, accelerator=accelerator,
+            console=console, accelerator=accelerator, device=device,
         )  # fmt: skip
 
     launch(processes, run)
@@ -127,6 +147,7 @@ def parts(
     train_split: TrainSplit = "train",
     test_split: TestSplit = "test",
     precision: Precision = "auto",
+    device: Device = None,
     cache: Cache = None,
     seed: Seed = 0,
     threads: Threads = None,
@@ -136,19 +157,71 @@ def parts(
     from partswap.training.parts import train_parts
     from partswap.training.plan import Plan
 
+    _check(out, device)
     use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
     plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
     learn, measure = _open(data, path, option, train_split, test_split)
-    train_parts(learn, measure, plan, recipe, out, layer=layer, cache=cache, track=bars, console=console)
+    train_parts(learn, measure, plan, recipe, out, layer=layer, cache=cache, track=bars, console=console, device=device)
+
+
+@app.command("auxiliary")
+def auxiliary(
+    data: Data,
+    out: Out,
+    path: DataPath = None,
+    option: DataOptions = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="What to start from, NAME=WEIGHTS@LAYER+LAYER: an auxiliary, a torchvision or timm name, or your "
+            "classifier (trained folder, hf:FOLDER, file.py:function). Without layers: three of its last stages."
+        ),
+    ] = "imagenet_resnet50",
+    steps: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 1000,
+    width: Annotated[int, typer.Option(help="Channels of the result.")] = 256,
+    neighbours: Annotated[int, typer.Option(help="An image's partner is one of so many most like it.")] = 30,
+    train_split: TrainSplit = "train",
+    test_split: TestSplit = "test",
+    precision: Precision = "auto",
+    cache: Cache = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+) -> None:
+    """Learn which regions of your images show the same part, without labels; minutes on two cores."""
+    from partswap.progress import bars
+    from partswap.studies.matching import measure_auxiliary
+    from partswap.training.auxiliary import MatchRecipe, train_auxiliary
+
+    _check(out, None)
+    use_threads(threads)
+    recipe = MatchRecipe(
+        steps=steps, width=width, neighbours=neighbours, precision=resolve_precision(precision), seed=seed
+    )
+    learn, measure = _open(data, path, option, train_split, test_split)
+    made = train_auxiliary(learn, start, recipe, out, cache=cache, track=bars, console=console)
+    if measure.parts:
+        table = measure_auxiliary(made, measure, out, cache=cache, precision=recipe.precision, track=bars)
+        console.print(table)
+
+
+def _check(out: Path, device: str | None) -> None:
+    """Raise an error if the folder is someone else's, or the device is not here, before images are read."""
+    from partswap.models.precision import training_device
+    from partswap.store import refuse_strangers
+
+    refuse_strangers(out, "training", ["model.json", "training.json"], ["*checkpoint-*", ".*.tmp"])
+    training_device(device)
 
 
 def _open(data: str, path: Path | None, option: list[str] | None, *splits: str) -> list[Dataset]:
     from partswap.data.base import open_dataset
+    from partswap.progress import bars, step
 
     options = parse_options(option)
-    sets = [open_dataset(data, path, split, **options) for split in splits]
+    with step(bars, "opening the data set"):
+        sets = [open_dataset(data, path, split, **options) for split in splits]
     say_skipped(options, *sets)
     return sets
 

@@ -13,8 +13,9 @@ from partswap.runs.config import RunConfig
 
 
 @with_config(
-    "data", "model", "path", "options", "weights", "layer", "precision", "cache", "seed", queries=100, distractors=20
-)
+    "data", "model", "path", "options", "weights", "classes", "layer", "precision", "device", "cache", "seed",
+    queries=100, distractors=20,
+)  # fmt: skip
 def tune(
     config: RunConfig,
     auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],

@@ -10,9 +10,11 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from partswap.cut.layout import Layout
 from partswap.cut.mirror import EvalModule, quiet
@@ -69,28 +71,31 @@ def clean_nodes(trace: Trace) -> set[fx.Node]:
     return clean
 
 
-def cut_graph(
-    trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, *, clone: bool = False
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Return the graph up to `node`, images to raw output, and the one after it, grid to logits.
-
-    The probe measures the shapes that bypass the cut. With `clone` the head works on a copy of its grid, for heads that
-    write into their input.
-    """
-    features = fx.Graph()
+def graph_before(trace: Trace, node: fx.Node) -> fx.GraphModule:
+    """Return the graph up to `node`, images to raw output."""
+    graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     before = _ancestors(node)
     for each in trace.graph.nodes:
         if each in before:
-            copies[each] = features.node_copy(each, copies.__getitem__)
-    features.output(copies[node])
-    return _module(trace, features, "Features"), _module(trace, _head(trace, node, layout, probe, clone), "Head")
+            copies[each] = graph.node_copy(each, copies.__getitem__)
+    graph.output(copies[node])
+    return _module(trace, graph, "Features")
+
+
+def graph_after(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, *, clone: bool = False) -> fx.GraphModule:
+    """Return the graph after `node`, grid to logits.
+
+    The probe measures the shapes that bypass the cut. With `clone` the head works on a copy of its grid, for heads that
+    write into their input.
+    """
+    return _module(trace, _head(trace, node, layout, probe, clone), "Head")
 
 
 def _head(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, clone: bool) -> fx.Graph:
     depends = with_pixels(trace)
     after = _reached(node.users, lambda each: each.users)
-    needed = _ancestors(trace.logits)
+    known, needed = after | {node}, _ancestors(trace.logits)
     graph = fx.Graph()
     grid = graph.placeholder("grid")
     recorder = fx.proxy.GraphAppendingTracer(graph)
@@ -104,7 +109,7 @@ def _head(trace: Trace, node: fx.Node, layout: Layout, probe: Tensor, clone: boo
         if source not in copies:
             if source not in after and depends[source]:
                 raise CrossingError(source)
-            if asks_shape(source) and any(depends[s] and s not in after for s in source.all_input_nodes):
+            if asks_shape(source) and any(depends[s] and s not in known for s in source.all_input_nodes):
                 copies[source] = shapes.rebuild(source)
             else:
                 for each in source.all_input_nodes:  # first what it needs, so that nodes stay in order
@@ -124,17 +129,35 @@ class _Shapes:
 
     def __init__(self, trace: Trace, probe: Tensor, graph: fx.Graph, grid: fx.Node) -> None:
         self.trace, self.probe, self.graph, self.grid = trace, probe, graph, grid
-        self.seen: list[dict[fx.Node, Any]] = []
         self.batch: fx.Node | None = None
+        # With shapes alone, which costs no pass, unless a module looks at numbers.
+        self.fake: FakeTensorMode | None = FakeTensorMode(allow_non_fake_inputs=True)
+        self.runners: list[fx.Interpreter] = []
 
     def rebuild(self, node: fx.Node) -> Any:
-        if not self.seen:
-            with quiet(self.probe.device):
+        try:
+            two, three = self._seen(node)
+        except Exception:  # whatever a module raises that was given no numbers
+            if self.fake is None:
+                raise
+            self.fake, self.runners = None, []
+            two, three = self._seen(node)
+        return self._value(two, three, node)
+
+    def _seen(self, node: fx.Node) -> list[Any]:
+        """Return what a node gives for two and for three images, computing no more than it needs."""
+        with quiet(self.probe.device), self.fake or nullcontext():
+            if not self.runners:
                 for images in (self.probe[:2], self.probe[[0, 1, 0]]):
                     runner = fx.Interpreter(self.trace.root, garbage_collect_values=False, graph=self.trace.graph)
-                    runner.run(images)
-                    self.seen.append({n: value for n, value in runner.env.items() if asks_shape(n)})
-        return self._value(self.seen[0][node], self.seen[1][node], node)
+                    runner.args_iter = iter([images if self.fake is None else self.fake.from_tensor(images)])
+                    self.runners.append(runner)
+            needed = _ancestors(node)
+            for each in self.trace.graph.nodes:
+                for runner in self.runners if each in needed else ():
+                    if each not in runner.env:
+                        runner.env[each] = runner.run_node(each)
+        return [runner.env[node] for runner in self.runners]
 
     def _value(self, two: Any, three: Any, node: fx.Node) -> Any:
         if isinstance(two, (tuple, list)):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, NoReturn, TypeGuard
 
 from torch import Tensor, fx, nn
 
@@ -16,7 +16,7 @@ from partswap.errors import LayerError
 from partswap.grid import GridShape
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from partswap.terminal import FittedTable
 
 # A chain of plain layers no longer than this is one thing (a stem, a down-sampling) and not a network.
 SHORT_CHAIN = 6
@@ -50,9 +50,10 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
     probe : Tensor, optional
         Images ``(n, 3, H, W)``; by default random ones of the size the model says it takes.
     """
-    study = Study(model, probe)
+    study = _studied(model, probe)
+    study.settle()
     places = find_places(study)
-    default = choose_default(study, places)
+    default = choose_default(study)
     found = []
     for name, others in places.items():
         layout = study.layout(name)
@@ -60,7 +61,8 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
         if layout.prefix:
             notes.append(f"+ {layout.prefix} prefix token{'s' * (layout.prefix > 1)}")
         kind = type(study.twin.get_submodule(name)).__name__
-        found.append(LayerInfo(name, layout.grid, layout.channels, kind, name == default, "; ".join(notes)))
+        is_default = default in (name, *others)
+        found.append(LayerInfo(name, layout.grid, layout.channels, kind, is_default, "; ".join(notes)))
     return found
 
 
@@ -68,54 +70,122 @@ def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
     """Return the layer at which `cut_network` cuts when none is given.
 
     That is the first block after the last down-sampling; in a network that keeps one grid throughout (a
-    vision transformer), the block after which two more blocks remain.
+    vision transformer), the block after which two more blocks remain. A network without blocks is cut after its last
+    down-sampling itself (VGG's last pooling).
     """
-    return choose_default(Study(model, probe))
+    return choose_default(_studied(model, probe))
 
 
-def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> Table:
+def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> FittedTable:
     """Return `list_layers` as a table for the terminal, with the default marked."""
-    from rich.table import Table
+    from partswap.terminal import FittedTable
 
-    table = Table(title=f"Where {type(model).__name__} can be cut")
-    for title in ("layer", "grid", "channels", "kind", "note"):
-        table.add_column(title, justify="right" if title == "channels" else "left")
+    rows = []
     for info in list_layers(model, probe=probe):
         note = "; ".join(filter(None, ["default" if info.is_default else "", info.note]))
-        row = (info.name, str(info.grid), str(info.channels), info.kind, note)
-        table.add_row(*row, style="bold green" if info.is_default else None)
-    return table
+        rows.append((info.name, str(info.grid), str(info.channels), info.kind, note))
+    columns = ("layer", "grid", "channels", "kind", "note")
+    return FittedTable(columns, rows, title=f"Where {type(model).__name__} can be cut", right={2})
 
 
-def choose_default(study: Study, places: Iterable[str] | None = None) -> str:
+def _studied(model: nn.Module, probe: Tensor | None) -> Study:
+    study = Study(model, probe)
+    study.check_logits()
+    return study
+
+
+def choose_default(study: Study) -> str:
     """Return the default layer of a model that has been studied."""
-    names = list(find_places(study) if places is None else places)
-    if not names:
-        raise LayerError(
-            f"{type(study.twin).__name__} has no layer that gives a grid and can be cut cleanly.",
-            "Use a model with feature maps or patch tokens, or pass larger images as `probe`.",
-        )
+    for name in default_layers(study):
+        if (study.has_graph or study.replays(name)) and study.matters(name):
+            return name
+    return choose_default(study) if study.settle() else no_default(study)
+
+
+def default_layers(study: Study) -> Iterator[str]:
+    """Yield the layers to cut at by default, the best first.
+
+    Without a graph they were not tried; and a ViT may not read its cells any more. Trying costs a pass or two each.
+    """
+    names = _block_ends(study, find_places(study, all_matter=False))
+    while names:
+        name = _preferred(study, names)
+        yield name
+        names.remove(name)
+
+
+def no_default(study: Study) -> NoReturn:
+    """Raise the error that there is no layer to cut at."""
+    raise LayerError(
+        f"{type(study.twin).__name__} has no layer that gives a grid and can be cut cleanly.",
+        "Use a model with feature maps or patch tokens, or pass larger images as `probe`.",
+    )
+
+
+def _block_ends(study: Study, places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the places, with a block in place of its parts where it can be cut within."""
+    grids = {name: study.layout(name).grid for name in places}
+    modules = {n: study.twin.get_submodule(n) for name in places for n in (name, *places[name])}
+    row = Counter((_parent(n), type(modules[n]), grids[name]) for name in places for n in (name, *places[name]))
+    blocks = {}
+    for name, others in places.items():
+        known = [n for n in (name, *others) if _mixers(modules[n]) > 1]
+        # One of several alike that stand in a row on one grid, which stages do not; else one in a row; else the
+        # innermost.
+        rows = (n for n in known if row[_parent(n), type(modules[n]), grids[name]] > 1)
+        whole = next((n for n in rows if _in_row(study.twin, n)), None)
+        if whole is None:
+            whole = next((n for n in known if _in_row(study.twin, n)), (*known, name)[0])
+            inside = [n for n in places if n.startswith(whole + ".") and _mixers(modules[n]) > 1]
+            if any(row[_parent(n), type(modules[n]), grids[n]] > 1 for n in inside):  # it is the whole network
+                continue
+        if all(grids[n] == grids[name] for n in places if n.startswith(whole + ".")):  # else it is a row of stages
+            blocks[name] = whole
+    parts = tuple(f"{whole}." for name, whole in blocks.items() if whole != name)
+    ends = [blocks.get(name, name) for name in places]
+    return [name for name in ends if not name.startswith(parts)]
+
+
+def _preferred(study: Study, names: Sequence[str]) -> str:
+    """Return the place among `names` at which to cut."""
     modules = {name: study.twin.get_submodule(name) for name in names}
-    grids = {name: study.layout(name).grid for name in names}
-    smallest = min(grid.cells for grid in grids.values())
-    last = [name for name in names if grids[name].cells == smallest]
-    blocks = [name for name in names if not _is_plain(modules[name])]
-    kinds = Counter(type(modules[name]) for name in last if name in blocks)
-    kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
-    # One grid throughout: most blocks have it, so "after the last down-sampling" would be one of the first.
-    if count >= 3 and 2 * count > len(blocks):
-        alike = [name for name in study.survey.shapes if type(study.twin.get_submodule(name)) is kind]
-        return next((name for name in reversed(alike[:-2]) if name in last), last[0])
-    return last[0]
+    cells = {name: study.layout(name).grid.cells for name in names}
+    blocks = [name for name in names if _mixers(modules[name]) > 1]
+    # Where most layers are in blocks, those outside are stem, down-sampling and classifier, which may go on to coarser
+    # grids than any block; else the network is a row of plain layers, or most of it lies between places (the branches
+    # of an HRNet), and what comes after is better than a stage before.
+    inside, total = (sum(_mixers(modules[name]) for name in some) for some in (blocks, names))
+    reached = 4 * total > _mixers(study.twin)
+    coarsest = min(cells[name] for name in (blocks if reached and 2 * inside > total else names))
+    last = [name for name in names if cells[name] == coarsest]
+    kinds = Counter(type(modules[name]) for name in blocks)
+    here = Counter(type(modules[name]) for name in last if name in blocks)
+    if not here:
+        return last[0]
+    # What commoner blocks are made of is a part (the last separable convolutions of an Xception).
+    inner = ((modules[name], part) for name in last if name in blocks for part in modules[name].modules())
+    parts = {type(part) for block, part in inner if kinds[type(part)] < kinds[type(block)]}
+    # The kind a stage is made of; a down-sampling with several layers in it stands before it, and alone.
+    kind = max((kind for kind in here if kind not in parts), key=lambda kind: (here[kind], kinds[kind]))
+    # One grid throughout: "after the last down-sampling" would be one of the first blocks.
+    if here[kind] >= 3 and here[kind] == kinds[kind] and 2 * here[kind] > len(blocks):
+        alike = [name for name in names if type(modules[name]) is kind]
+        found = next((name for name in reversed(alike[:-2]) if name in last), None)
+        if found is not None:
+            return found
+    return next(name for name in last if type(modules[name]) is kind)
 
 
-def find_places(study: Study) -> dict[str, list[str]]:
-    """Return the names of the places to cut, each with the other names of the same tensor."""
+def find_places(study: Study, *, all_matter: bool = True) -> dict[str, list[str]]:
+    """Return the names of the places to cut, each with the other names of the same tensor.
+
+    Without `all_matter` those that only passes through the network can rule out are among them.
+    """
     trace = next(study.traces(), None)
     if trace is None:
         # No graph, so try: does the model give the same logits when it gets this layer's output and no image?
-        units = [name for name in _units(study, None) if study.is_grid(name) and study.replays(name)]
-        return _thinned(study.twin, {name: [] for name in units})
+        units = [name for name in _units(study, None) if study.is_grid(name)]
+        return _thinned(study.twin, {name: [] for name in units if not all_matter or study.replays(name)})
     clean = clean_nodes(trace)
     nodes = {name: trace.outputs[name] for name in study.survey.shapes if trace.outputs.get(name) in clean}
     places: dict[str, list[str]] = {}
@@ -127,7 +197,7 @@ def find_places(study: Study) -> dict[str, list[str]]:
             if not idle:
                 # A stage gives what its last block gives.
                 places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
-    for name in reversed(list(places)):
+    for name in reversed(list(places) if all_matter else []):
         if study.matters(name):
             break
         del places[name]
@@ -142,10 +212,12 @@ def _units(study: Study, clean: Mapping[str, object] | None) -> list[str]:
         name, module = stack.pop()
         for child_name, child in module.named_children():
             path = f"{name}.{child_name}" if name else child_name
-            if path in study.survey.shapes and _is_unit(path, child, clean):
+            if path in study.survey.shapes and _is_unit(path, child, clean) and not _is_most(study, path, child):
                 units.add(path)
-            else:
-                stack.append((path, child))
+                continue
+            stack.append((path, child))
+            if clean is not None and path in clean and not isinstance(child, _CONTAINERS):
+                units.add(path)  # a stage that does something after its last block; else it gives the same tensor
     return [name for name in study.survey.shapes if name in units]
 
 
@@ -160,6 +232,11 @@ def _is_unit(path: str, module: nn.Module, clean: Mapping[str, object] | None) -
         if not inside - {clean.get(path)}:  # it can only be cut at its end
             return path in clean
     return not isinstance(module, _CONTAINERS) and not any(_repeats(part) for part in module.modules())
+
+
+def _is_most(study: Study, path: str, module: nn.Module) -> bool:
+    """Tell whether a module is most of the network, down to pooled features or logits; it is wrapped, then."""
+    return 2 * _mixers(module) > _mixers(study.twin) and not _is_plain(module) and not study.is_grid(path)
 
 
 def _repeats(module: nn.Module) -> bool:
@@ -182,6 +259,21 @@ def _thinned(model: nn.Module, places: dict[str, list[str]]) -> dict[str, list[s
 def _is_plain(module: nn.Module) -> bool:
     """Tell whether a module has no parameters but its own: a layer, possibly with its activation inside."""
     return not any(next(child.parameters(), None) is not None for child in module.children())
+
+
+def _parent(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _in_row(model: nn.Module, name: str) -> bool:
+    """Tell whether a module, no container itself, is one of a container's."""
+    plain = not isinstance(model.get_submodule(name), _CONTAINERS)
+    return plain and isinstance(model.get_submodule(_parent(name)), _CONTAINERS)
+
+
+def _mixers(module: nn.Module) -> int:
+    """Return how many layers in a module mix channels or cells; a block has several, a down-sampling one."""
+    return sum(sum(size > 1 for size in parameter.shape) > 1 for parameter in module.parameters())
 
 
 def _is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:

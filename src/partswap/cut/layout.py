@@ -73,7 +73,18 @@ def find_layout(
             f"the output of layer {layer!r} has shape {tuple(shape)} for {batch} images: that is no grid.",
             "Choose a layer before pooling or flattening; list_layers(model) shows them.",
         )
-    layout = _tokens(shape, layer, size, model, hints) if len(shape) == 3 else _four_axes(shape, size, model, wider)
+    if len(shape) == 3:
+        layout = _tokens(shape, layer, size, model, hints)
+    else:
+        layout = _four_axes(shape, size, model, wider)
+        finest = max(hints, key=lambda grid: grid[0] * grid[1], default=(size[0], size[1]))
+        (h, w), wide = layout.grid, size[1] / size[0]
+        stretched = _misfit((h, w), size) > 0.5 and abs(h * wide - w) > 1 and abs(w / wide - h) > 1
+        if h > finest[0] or w > finest[1] or stretched:  # windows, attention heads
+            raise LayerError(
+                f"the output of layer {layer!r} has shape {tuple(shape)}: no two of its axes are those of the image.",
+                "Choose another layer; list_layers(model) shows them.",
+            )
     if layout.grid.cells == 1:
         raise LayerError(
             f"the output of layer {layer!r} is a 1 x 1 grid: there is only one cell to swap.",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Collection, Iterator, Sequence
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -19,6 +20,9 @@ from torch.utils import _pytree as pytree
 from partswap.errors import CutError, LayerError, NondeterministicModelError, NonFiniteError, ShapeError, suggest
 
 DEFAULT_SIZE = 224
+# Numbers kept of every layer's output, to recognise it by.
+SAMPLE = 256
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 class EvalModule(nn.Module):
@@ -39,6 +43,11 @@ def mirror(model: nn.Module, *, in_place: bool = False) -> nn.Module:
         raise CutError(
             f"{type(model).__name__} is TorchScript, which takes no hooks and cannot be traced.",
             "Pass the Python module it was made from.",
+        )
+    if any(tensor.is_meta for tensors in (model.parameters(), model.buffers()) for tensor in tensors):
+        raise CutError(
+            f"{type(model).__name__} is on the meta device: it has shapes and no weights.",
+            "Load its weights first: model.to_empty(device='cpu'), then model.load_state_dict(...).",
         )
     memo: dict[int, Any] = {}
     for module in model.modules():
@@ -83,7 +92,7 @@ def without_hooks(twin: nn.Module, probe: Tensor) -> nn.Module:
             after = twin(probe)
         except Exception:  # a model that needs its hooks may fail without them in any way
             after = None
-    if not (isinstance(before, Tensor) and isinstance(after, Tensor) and same(before, after, 0.0)):
+    if not (isinstance(before, Tensor) and isinstance(after, Tensor) and same(before, after)):
         for hooks, kept in zip(found, hooked, strict=True):
             hooks.update(kept)
     return twin
@@ -97,6 +106,12 @@ def quiet(device: torch.device) -> Iterator[None]:
         yield
 
 
+def other_randomness(device: torch.device) -> None:
+    """Let random numbers be other than the survey's; under `quiet` all passes would begin in the same state."""
+    torch.rand(1, device=device)
+    torch.rand(1)
+
+
 class Survey(NamedTuple):
     """What one pass of a probe shows."""
 
@@ -105,6 +120,7 @@ class Survey(NamedTuple):
     shapes: dict[str, tuple[int, ...]]  #: output of every module that ran, in order of completion; () is no tensor
     convolved: dict[str, tuple[int, int]]  #: grid of every convolution
     calls: dict[str, int]  #: how often every module ran
+    samples: dict[str, Tensor]  #: a few numbers of every output, to recognise it by; it also has the output's dtype
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -119,45 +135,55 @@ class Survey(NamedTuple):
 
 
 def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
-    """Send a probe through a mirror twice; check that it gives the same finite logits both times."""
+    """Send a probe through a mirror; what comes out may be anything (see `check_logits`)."""
     probe = make_probe(twin, probe)
     twin = without_hooks(twin, probe)
     with quiet(probe.device):
-        seen = observe(twin, probe)
-        logits = check_logits(seen.logits, probe.shape[0])
-        again = twin(probe)
-    if not same(logits, again, 1e-5):
+        return observe(twin, probe)
+
+
+def check_repeatable(twin: nn.Module, seen: Survey) -> None:
+    """Raise an error if the probe gives other logits the second time."""
+    with quiet(seen.probe.device):
+        other_randomness(seen.probe.device)
+        again = twin(seen.probe.clone())
+    if not same(seen.logits, again, 1e-5):
         raise NondeterministicModelError(
             "the model gives different logits for the same images in eval mode.",
             "Remove what is random in its forward pass (for example F.dropout without its training=).",
         )
-    return seen
 
 
 def observe(twin: nn.Module, probe: Tensor) -> Survey:
     """Send a probe through a mirror once; `logits` is whatever comes out."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    convolved: dict[str, tuple[int, int]] = {}
-    calls: dict[str, int] = {}
+    seen = Survey(probe, torch.empty(0), {}, {}, {}, {})
 
     def watch(name: str, module: nn.Module) -> Any:
         def hook(_module: nn.Module, _args: Any, output: Any) -> None:
             tensor = first_tensor(output)
-            calls[name] = calls.get(name, 0) + 1
-            shapes.pop(name, None)  # a module that runs several times counts where it runs last
-            shapes[name] = () if tensor is None else tuple(tensor.shape)
-            if isinstance(module, nn.Conv2d) and tensor is not None and tensor.ndim == 4:
-                convolved[name] = (tensor.shape[2], tensor.shape[3])
+            seen.calls[name] = seen.calls.get(name, 0) + 1
+            seen.shapes.pop(name, None)  # a module that runs several times counts where it runs last
+            seen.shapes[name] = () if tensor is None else tuple(tensor.shape)
+            if tensor is not None:
+                seen.samples[name] = sample(tensor)
+                if isinstance(module, nn.Conv2d) and tensor.ndim == 4:
+                    seen.convolved[name] = (tensor.shape[2], tensor.shape[3])
 
         return module.register_forward_hook(hook)
 
     handles = [watch(name, module) for name, module in twin.named_modules() if name]
     try:
-        output = run(twin, probe)
+        output = run(twin, probe.clone())  # a model may write into its input
     finally:
         for handle in handles:
             handle.remove()
-    return Survey(probe, output, shapes, convolved, calls)
+    return seen._replace(logits=output)
+
+
+def sample(tensor: Tensor) -> Tensor:
+    """Return a copy of a few numbers of a tensor, the same places for the same shape."""
+    flat = tensor.detach().flatten()
+    return flat[:: max(1, len(flat) // SAMPLE)].clone()
 
 
 def run(twin: nn.Module, probe: Tensor) -> Any:
@@ -165,26 +191,67 @@ def run(twin: nn.Module, probe: Tensor) -> Any:
     try:
         return twin(probe)
     except Exception as error:  # a network may fail in any way on images it was not made for
+        more = _more_inputs(twin)
+        if more:
+            raise CutError(
+                f"{type(twin).__name__}.forward wants {', '.join(map(repr, more))} besides the images.",
+                _wrapped(f"self.model(images, {', '.join(f'{name}=...' for name in more)})"),
+            ) from error
+        dtype = str(probe.dtype).removeprefix("torch.")
         raise CutError(
-            f"the model fails on a batch of shape {tuple(probe.shape)}: {type(error).__name__}: {error}.",
-            "Pass `probe`, a batch of at least two images of the size the model takes.",
+            f"the model fails on a batch of shape {tuple(probe.shape)} in {dtype}: {type(error).__name__}: {error}.",
+            "Pass `probe`, a batch of at least two images of the size the model takes"
+            + (", or model.float()." if probe.dtype in (torch.float16, torch.bfloat16) else "."),
         ) from error
 
 
-def make_probe(model: nn.Module, probe: Tensor | None) -> Tensor:
-    """Return two images of the size, device and dtype that the model takes: random, or from `probe`."""
-    like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
+def _more_inputs(model: nn.Module) -> list[str]:
+    """Return the arguments that a model's forward needs besides the first."""
+    wanted = list(inspect.signature(model.forward).parameters.values())[1:]
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in wanted if p.default is p.empty and p.kind not in optional]
+
+
+def _wrapped(logits: str) -> str:
+    """Return how to wrap a model so that it takes images and returns `logits`."""
+    return (
+        "Wrap it: class Wrapped(torch.nn.Module): def __init__(self, model): super().__init__(); self.model = model; "
+        f"def forward(self, images): return {logits}"
+    )
+
+
+def make_probe(twin: nn.Module, probe: Tensor | None) -> Tensor:
+    """Return two images of the size, device and dtype that a mirror takes: random, or from `probe`."""
+    device = next((p.device for p in twin.parameters()), torch.device("cpu"))
     if probe is not None:
-        if not isinstance(probe, Tensor) or probe.ndim != 4 or not len(probe):
+        if not isinstance(probe, Tensor) or probe.ndim != 4 or not probe.numel():
             shape = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
             raise ShapeError(f"probe is {shape}.", "Pass a tensor of shape (images, channels, height, width).")
         if len(probe) == 1:  # one image cannot show that a batch size was baked in
             probe = torch.cat([probe, probe.flip(-1)])
-        return probe.detach()[:2].to(like.device, like.dtype)
-    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
-    channels = 3 if first is None else first.in_channels
-    images = torch.randn(2, channels, *image_size(model), generator=torch.Generator().manual_seed(0))
-    return images.to(like.device, like.dtype)
+        return _in_dtype(twin, probe.detach()[:2].to(device))
+    first = next((m for m in twin.modules() if isinstance(m, nn.Conv2d)), None)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, 3 if first is None else first.in_channels, *image_size(twin), generator=generator)
+    images = _in_dtype(twin, images.to(device))
+    # The first convolution is not always what sees the images: something may stand before it.
+    return images if images.shape[1] <= 3 or _runs(twin, images) else images[:, :3]
+
+
+def _in_dtype(twin: nn.Module, images: Tensor) -> Tensor:
+    """Return images in the dtype of the weights; if they have several, the first that the network runs with."""
+    dtypes = [d for d in dict.fromkeys(p.dtype for p in twin.parameters()) if d in _FLOATS] or [torch.float32]
+    fitting = (images.to(dtype) for dtype in dtypes if len(dtypes) == 1 or _runs(twin, images.to(dtype)))
+    return next(fitting, images.to(dtypes[0]))
+
+
+def _runs(twin: nn.Module, images: Tensor) -> bool:
+    try:
+        with quiet(images.device):
+            twin(images)
+    except Exception:  # whatever a layer of another dtype or width raises
+        return False
+    return True
 
 
 def image_size(model: nn.Module) -> tuple[int, int]:
@@ -216,30 +283,71 @@ def first_tensor(output: Any) -> Tensor | None:
 def check_logits(output: Any, images: int) -> Tensor:
     """Return `output` if it is finite logits of shape ``(images, classes)``."""
     if not isinstance(output, Tensor):
-        fix = "Wrap the model in a module that returns only the logits tensor."
+        fix = _wrapped(f"self.model(images){_logits_in(output, images)}")
         if getattr(output, "logits", None) is not None:
             fix = "Wrap it with partswap.models.huggingface.adapt(model)."
-        raise CutError(f"the model returns a {type(output).__name__}, not a tensor of logits.", fix)
-    if output.ndim != 2 or output.shape[0] != images or output.shape[1] < 2:
+        raise CutError(f"the model returns a {type(output).__name__}, not only the logits as one tensor.", fix)
+    if output.shape in ((images,), (images, 1)):
+        raise CutError(
+            f"the model returns one logit per image, shape {tuple(output.shape)}: it has no two classes to compare.",
+            _wrapped("torch.cat([-z / 2, z / 2], 1) with z = self.model(images).reshape(-1, 1)"),
+        )
+    if output.ndim != 2 or output.shape[0] != images:
         raise CutError(
             f"the model returns a tensor of shape {tuple(output.shape)} for {images} images.",
             "partswap needs logits of shape (images, classes), with at least two classes.",
         )
+    if not output.is_floating_point():
+        raise CutError(f"the model returns {output.dtype}, not logits.", "Return the scores before argmax.")
     if not bool(torch.isfinite(output).all()):
         raise NonFiniteError(
-            "the model's logits on a random image hold NaN or infinity.",
-            "Check the model's weights (a diverged training gives these).",
+            "the model's logits on the probe hold NaN or infinity.",
+            "Check the model's weights (a diverged training gives these; so does float16 that overflows).",
         )
     return output
 
 
-def same(a: Tensor, b: Tensor, atol: float) -> bool:
-    """Tell whether tensors are equal up to `atol`, relative to large values and to the dtype's precision."""
+def _logits_in(output: Any, images: int) -> str:
+    """Return how to index the first thing in `output` that looks like logits, as code; its first item if none does."""
+    items = list(output.items()) if isinstance(output, Mapping) else list(enumerate(output)) if _is_row(output) else []
+    fits = [key for key, value in items if isinstance(value, Tensor) and value.ndim == 2 and len(value) == images]
+    return f"[{fits[0]!r}]" if fits else "[0]"
+
+
+def _is_row(output: Any) -> bool:
+    return isinstance(output, Sequence) and not isinstance(output, str)
+
+
+def same(a: Tensor, b: Tensor, atol: float = 0.0) -> bool:
+    """Tell whether tensors are equal up to `atol`, relative to large values and to the dtypes' precision."""
     if a.shape != b.shape:
         return False
+    precision = max(torch.finfo(t.dtype).eps for t in (a, b))
+    b = b.to(torch.promote_types(b.dtype, torch.float32))
     scale = max(1.0, float(b.abs().max()))
-    tolerance = max(atol, 16 * torch.finfo(b.dtype).eps) * scale
-    return bool(((a - b).abs() <= tolerance).all())
+    return bool(((a.to(b.dtype) - b).abs() <= max(atol, 16 * precision) * scale).all())
+
+
+def layer_name(model: nn.Module, layer: str | nn.Module) -> str:
+    """Return the name of a layer that is given by its name or as the module itself."""
+    if isinstance(layer, nn.Module):
+        kind = type(layer).__name__
+        names = [name for name, module in model.named_modules(remove_duplicate=False) if module is layer and name]
+        if not names:
+            raise LayerError(
+                f"the {kind} given as layer is no part of the model.", "Pass one of its modules, or a name."
+            )
+        if len(names) > 1:
+            raise LayerError(
+                f"the {kind} given as layer is in the model under {len(names)} names.",
+                f"Pass the one you mean: {', '.join(map(repr, names))}.",
+            )
+        layer = names[0]
+    if not isinstance(layer, str):
+        raise LayerError(
+            f"layer is a {type(layer).__name__}.", "Pass a name or a module; list_layers(model) shows them."
+        )
+    return layer.removeprefix("_orig_mod.")  # the names of a compiled model are those of the model inside it
 
 
 def check_layer(model: nn.Module, layer: str, ran: Collection[str]) -> None:

@@ -7,36 +7,46 @@ in at the layer; slow, but right). Whichever is taken is checked on a probe; `Cu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor, fx, nn
 
-from partswap.cut.graph import CrossingError, clean_nodes, cut_graph
+from partswap.cut.graph import CrossingError, clean_nodes, graph_after, graph_before
 from partswap.cut.layout import Layout
-from partswap.cut.mirror import EvalModule, check_layer, same
+from partswap.cut.mirror import EvalModule, check_layer, layer_name, same, sample
 from partswap.cut.replay import ReplayFeatures, ReplayHead
 from partswap.cut.study import Study
 from partswap.cut.trace import Trace
-from partswap.errors import CutError, LayerError, ShapeError
+from partswap.errors import CutError, LayerError, NondeterministicModelError, ShapeError
 from partswap.grid import Grids, GridShape
+from partswap.progress import Advance, Track, no_progress
 
 Route = Literal["fx", "export", "replay"]
+#: Study, graph, and a cut that was checked.
+STEPS = 3
+#: The probe's images on which heads are checked: another number of grids than the features gave.
+ROWS = [1, 0, 1]
 
 
 class Features(EvalModule):
-    """Images ``(n, 3, H, W)`` to `Grids`: grids ``(n, d, h, w)``, and what the network keeps besides the cells."""
+    """Images ``(n, 3, H, W)`` to `Grids`: grids ``(n, d, h, w)``, and what the network keeps besides the cells.
 
-    def __init__(self, body: nn.Module, layout: Layout) -> None:
+    Grids are float32 whatever the network computes in; `dtype` is what `body` takes its images in.
+    """
+
+    def __init__(self, body: nn.Module, layout: Layout, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.body = body
         self.layout = layout
+        self.dtype = dtype
         self.train()
 
     def forward(self, images: Tensor) -> Grids:
         """Return the grids of images."""
-        grids = self.layout.to_grid(self.body(images))
+        grids = self.grids(self.body(images.to(self.dtype)))
         shape = GridShape(*grids.values.shape[-2:])
         if shape != self.layout.grid:
             raise ShapeError(
@@ -45,17 +55,23 @@ class Features(EvalModule):
             )
         return grids
 
+    def grids(self, raw: Tensor) -> Grids:
+        """Return the grids of what `body` gives."""
+        values, context = self.layout.to_grid(raw)
+        return Grids(values.float(), None if context is None else context.float())
+
 
 class Head(EvalModule):
-    """Grids ``(m, d, h, w)`` to logits ``(m, classes)``.
+    """Grids ``(m, d, h, w)`` to logits ``(m, classes)``, in float32.
 
-    `body` takes a grid in the network's own layout; it is a ``torch.fx.GraphModule`` unless replayed.
+    `body` takes a grid in the network's own layout and `dtype`; it is a ``torch.fx.GraphModule`` unless replayed.
     """
 
-    def __init__(self, body: nn.Module, layout: Layout) -> None:
+    def __init__(self, body: nn.Module, layout: Layout, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.body = body
         self.layout = layout
+        self.dtype = dtype
         #: Whether it needs the tokens that stay with the query (class token, registers) besides the grid.
         self.needs_context = layout.prefix > 0
         self.train()
@@ -69,18 +85,19 @@ class Head(EvalModule):
                 f"the head got a grid of shape {tuple(grids.values.shape)}.",
                 f"Pass (grids, {', '.join(map(str, expected))}).",
             )
+        values = grids.values.to(self.dtype)
         logits: Tensor
         if not self.needs_context:
-            logits = self.body(grids.values)
-            return logits
+            logits = self.body(values)
+            return logits.float()
         context, count = self.check_context(grids.context), len(grids.values)
         if len(context) not in (1, count):
             raise ShapeError(
                 f"there are {count} grids and the context of {len(context)} images.",
                 "Pass the context of one image, or of as many as there are grids.",
             )
-        logits = self.body(grids.values, context.expand(count, -1, -1))
-        return logits
+        logits = self.body(values, context.to(self.dtype).expand(count, -1, -1))
+        return logits.float()
 
     def check_context(self, context: Tensor | None) -> Tensor:
         """Return a context that this head can use; none at all, or one of another shape, is an error."""
@@ -132,7 +149,14 @@ class Cut:
         return f"Cut(layer={self.layer!r}, {size}, route={self.route!r}{slow}{context})"
 
 
-def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | None = None, atol: float = 1e-4) -> Cut:
+def cut_network(
+    model: nn.Module,
+    layer: str | nn.Module | None = None,
+    *,
+    probe: Tensor | None = None,
+    atol: float = 1e-4,
+    track: Track = no_progress,
+) -> Cut:
     """Cut `model` after `layer` into features and head.
 
     The parts share the model's parameters and always run in eval mode; the model itself is left as it was.
@@ -142,13 +166,16 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
     ----------
     model : nn.Module
         An image classifier that returns logits ``(n, classes)``.
-    layer : str, optional
-        A name of ``model.named_modules()``; by default `partswap.cut.layers.default_layer`. When a module runs
-        several times, the cut is after the last.
+    layer : str or nn.Module, optional
+        A name of ``model.named_modules()``, or the module itself; by default `partswap.cut.layers.default_layer`.
+        When a module runs several times, the cut is after the last.
     probe : Tensor, optional
         Images ``(n, 3, H, W)`` to check the cut on; by default random ones of the size the model takes.
     atol : float
-        How far ``head(features(probe))`` may be from ``model(probe)``, relative to logits larger than 1.
+        How far ``head(features(probe))`` may be from ``model(probe)``, relative to logits larger than 1; a model in
+        half precision may be as far off as its own rounding.
+    track : Track
+        Shows progress; see `partswap.progress`.
 
     Raises
     ------
@@ -165,34 +192,85 @@ def cut_network(model: nn.Module, layer: str | None = None, *, probe: Tensor | N
     >>> features(torch.randn(4, 3, 224, 224)).values.shape
     torch.Size([4, 8, 7, 7])
     """
-    from partswap.cut.layers import choose_default  # it needs the same study; layers sits beside this file
+    with track(f"studying {type(model).__name__}", STEPS) as advance:
+        study = Study(model, probe)
+        study.check_logits()
+        advance(1)
+        return cut_studied(study, None if layer is None else layer_name(model, layer), atol=atol, advance=advance)
 
-    study = Study(model, probe)
-    if layer is None:
-        layer = choose_default(study)
-    layer = layer.removeprefix("_orig_mod.")  # the names of a compiled model are those of the model inside it
+
+def cut_studied(
+    study: Study, layer: str | None = None, *, atol: float = 1e-4, advance: Advance = lambda _steps: None
+) -> Cut:
+    """Cut a model that has been studied; `advance` is told of the `STEPS` that are left after the study."""
+    next(study.traces(), None)
+    advance(1)
+    cut = _cut_by_default(study, atol) if layer is None else _cut_at(study, layer, atol)
+    advance(1)
+    return cut
+
+
+def _cut_at(study: Study, layer: str, atol: float) -> Cut:
     check_layer(study.twin, layer, study.survey.shapes)
-    layout = study.layout(layer)
-    if not study.matters(layer):
+    cut, reads_cells = _checked_cut(study, layer, atol)
+    if not reads_cells:
         raise LayerError(
             f"after layer {layer!r} the model reads only its class token: swapping cells changes nothing.",
             "Choose an earlier layer; list_layers(model) shows them.",
         )
-    failures: list[str] = []
-    for route, features, head in _cuts(study, layer, layout, failures):
-        problem = _problem(study, layer, features, head, atol)
-        if problem is None:
-            classes = study.survey.logits.shape[1]
-            return Cut(features, head, layer, layout.grid, layout.channels, classes, route)
-        failures.append(f"{route}: {problem}")
+    return cut
+
+
+def _cut_by_default(study: Study, atol: float) -> Cut:
+    from partswap.cut.layers import default_layers, no_default  # they need the same study; layers sits beside this file
+
+    for layer in default_layers(study):
+        try:
+            cut, reads_cells = _checked_cut(study, layer, atol)
+        except CutError as error:
+            if study.has_graph or isinstance(error, NondeterministicModelError):
+                raise
+            continue  # without a graph, only trying tells where it can be cut
+        if reads_cells:
+            return cut
+    return _cut_by_default(study, atol) if study.settle() else no_default(study)
+
+
+def _checked_cut(study: Study, layer: str, atol: float) -> tuple[Cut, bool]:
+    """Return the first cut that reproduces the model, and whether the logits depend on the cells."""
+    layout, failures = study.layout(layer), list[str]()
+    for route, features, head, make_head in _cuts(study, layer, layout, failures):
+        try:
+            with study.quiet():
+                head, reads_cells = _tried(study, layer, features, head, make_head, atol)
+        except Exception as error:  # a part that was cut wrong may fail in any way
+            study.check_repeatable()
+            if study.settle():
+                return _checked_cut(study, layer, atol)
+            problem = str(error) if isinstance(error, _OtherLogitsError) else f"{type(error).__name__}: {error}"
+            failures.append(f"{route}: {problem}")
+            continue
+        classes = study.survey.logits.shape[1]
+        return Cut(features, head, layer, layout.grid, layout.channels, classes, route), reads_cells
     raise CutError(
         f"no cut at {layer!r} reproduces the model ({'; '.join(failures)}).",
         "If pixels reach the logits around this layer, choose another; list_layers(model) shows them.",
     )
 
 
-def _cuts(study: Study, layer: str, layout: Layout, failures: list[str]) -> Iterator[tuple[Route, Features, Head]]:
-    """Yield the cut by every route that can make one, best first; note in `failures` why others cannot."""
+class _OtherLogitsError(Exception):
+    """The parts do not equal the model on the probe."""
+
+
+def _cuts(
+    study: Study, layer: str, layout: Layout, failures: list[str]
+) -> Iterator[tuple[Route, Features, Head, Callable[..., Head] | None]]:
+    """Yield the cut by every route that can make one, best first; note in `failures` why others cannot.
+
+    The last of each makes another head, which may work on a copy of its grid.
+    """
+    probe, calls = study.survey.probe, study.survey.calls[layer]
+    taken, given = probe.dtype, study.survey.samples[layer].dtype
     for trace in study.traces(failures):
         node = trace.outputs.get(layer)
         if node is None:
@@ -200,48 +278,58 @@ def _cuts(study: Study, layer: str, layout: Layout, failures: list[str]) -> Iter
             continue
         if node not in clean_nodes(trace):
             raise _crossing(study, trace, layer)
+
+        def make_head(trace: Trace = trace, node: fx.Node = node, *, clone: bool = False) -> Head:
+            return Head(graph_after(trace, node, layout, probe, clone=clone), layout, given)
+
         try:
-            parts = _cut(study, trace, layer, layout)
+            features, head = Features(graph_before(trace, node), layout, taken), make_head()
         except CrossingError as error:
             raise _crossing(study, trace, layer) from error
         except Exception as error:  # an unusual graph; the next route may do
             failures.append(f"{trace.route}: {type(error).__name__}: {error}")
             continue
-        yield trace.route, *parts
-    calls = study.survey.calls[layer]
-    replayed = ReplayHead(study.twin, layer, calls, layout, study.survey.probe)
-    yield "replay", Features(ReplayFeatures(study.twin, layer, calls), layout), Head(replayed, layout)
+        yield trace.route, features, head, make_head
+    features = Features(ReplayFeatures(study.twin, layer, calls), layout, taken)
+    yield "replay", features, Head(ReplayHead(study.twin, layer, calls, layout, probe), layout, given), None
 
 
-def _cut(study: Study, trace: Trace, layer: str, layout: Layout) -> tuple[Features, Head]:
-    probe = study.survey.probe
-    features, body = cut_graph(trace, trace.outputs[layer], layout, probe)
-    f, g = Features(features, layout), Head(body, layout)
-    with study.quiet():
-        grids = f(probe)
-        version = grids.values._version
-        g(grids)
-        if grids.values._version != version:  # the head's first step works in place, so it gets a copy
-            g = Head(cut_graph(trace, trace.outputs[layer], layout, probe, clone=True)[1], layout)
-    return f, g
+def _tried(
+    study: Study, layer: str, features: Features, head: Head, make_head: Callable[..., Head] | None, atol: float
+) -> tuple[Head, bool]:
+    """Return a head that with the features equals the model on the probe, and whether it reads the cells."""
+    raw = features.body(study.survey.probe.clone())  # a model may write into its input
+    if not same(sample(raw), study.survey.samples[layer], atol):
+        raise _OtherLogitsError("the features are not what the layer gives")
+    grids = features.grids(raw)
+    three = grids.at(ROWS)
+    version = three.values._version
+    logits = _checked_logits(study, head, grids, three, atol)
+    if three.values._version != version and make_head is not None:  # it writes into its grid, so it gets a copy
+        head = make_head(clone=True)
+        logits = _checked_logits(study, head, grids, grids.at(ROWS), atol)
+    return head, _reads_cells(study, head, grids, logits)
 
 
-def _problem(study: Study, layer: str, features: Features, head: Head, atol: float) -> str | None:
-    """Return why the parts do not equal the model on the probe, None if they do."""
-    probe, logits = study.survey.probe, study.survey.logits
-    try:
-        with study.quiet():
-            grids = features(probe)
-            if not same(features.layout.to_grid(study.output(layer)).values, grids.values, atol):
-                return "the features are not what the layer gives"
-            if not same(head(grids), logits, atol):
-                return f"logits differ by {float((head(grids) - logits).abs().max()):.2g}"
-            three = [1, 0, 1]  # another number of grids than of images
-            if not same(head(grids.at(three)), logits[three], atol):
-                return "the head depends on the number of grids it is given"
-    except Exception as error:  # a part that was cut wrong may fail in any way
-        return f"{type(error).__name__}: {error}"
-    return None
+def _checked_logits(study: Study, head: Head, grids: Grids, three: Grids, atol: float) -> Tensor:
+    """Return the logits of the probe's `ROWS`; an error says in what they are not the model's."""
+    expected = study.survey.logits
+    found: Tensor = head(three)
+    if not same(found, expected[ROWS], atol):
+        if not isinstance(head.body, ReplayHead) and same(head(grids), expected, atol):
+            raise _OtherLogitsError("the head depends on the number of grids it is given")
+        raise _OtherLogitsError(f"logits differ by {float((found - expected[ROWS]).abs().max()):.2g}")
+    return found
+
+
+def _reads_cells(study: Study, head: Head, grids: Grids, logits: Tensor) -> bool:
+    """Tell whether the logits of `ROWS` become others with the cells of the other image beside the same context."""
+    if grids.context is None or not study.tells_apart:
+        return True
+    others = [1 - row for row in ROWS]
+    found = head(Grids(grids.values[others], grids.context[ROWS]))
+    # Where nothing reads the cells the very same numbers come out, whatever their precision.
+    return not same(found, logits)
 
 
 def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:

@@ -19,7 +19,7 @@ from partswap.cut.mirror import EvalModule, first_tensor
 from partswap.errors import LayerError
 
 
-class _Reached(BaseException):  # a network's own `except Exception` must not swallow it
+class Reached(BaseException):  # a network's own `except Exception` must not swallow it
     """Ends a forward pass with a layer's output."""
 
     def __init__(self, output: Any) -> None:
@@ -28,7 +28,7 @@ class _Reached(BaseException):  # a network's own `except Exception` must not sw
 
 
 @contextmanager
-def _hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any]) -> Iterator[None]:
+def hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any]) -> Iterator[None]:
     """Let `act` replace the output of a layer's last call, in this thread: passes may run side by side."""
     count, thread = 0, threading.get_ident()
 
@@ -62,12 +62,12 @@ class ReplayFeatures(EvalModule):
         """Run up to the layer."""
 
         def act(output: Any) -> Any:
-            raise _Reached(output)
+            raise Reached(output)
 
         try:
-            with _hooked(self.twin, self.layer, self.calls, act):
+            with hooked(self.twin, self.layer, self.calls, act):
                 self.twin(images)
-        except _Reached as reached:
+        except Reached as reached:
             found = first_tensor(reached.output)
             assert found is not None  # the probe gave a tensor here
             return found
@@ -87,11 +87,30 @@ class ReplayHead(EvalModule):
         """Run on blank images and replace."""
         raw = self.layout.to_raw(grid.clone(), context)  # a copy: the network may write into it
 
-        def act(output: Any) -> Any:
-            leaves, structure = pytree.tree_flatten(output)
-            first = next(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
-            return pytree.tree_unflatten([*leaves[:first], raw, *leaves[first + 1 :]], structure)
-
         assert isinstance(self.blank, Tensor)
-        with _hooked(self.twin, self.layer, self.calls, act):
+        with hooked(self.twin, self.layer, self.calls, lambda output: _with_first(output, raw)):
             return self.twin(self.blank.expand(len(grid), -1, -1, -1))
+
+
+def with_swapped_cells(twin: nn.Module, layer: str, calls: int, layout: Layout, probe: Tensor) -> Tensor | None:
+    """Return what two images give if they swap their cells at a layer and keep their contexts; None if it fails."""
+
+    def act(output: Any) -> Any:
+        tensor = first_tensor(output)
+        assert tensor is not None  # the probe gave a grid here
+        values, context = layout.to_grid(tensor)
+        return _with_first(output, layout.to_raw(values.flip(0), context))
+
+    try:
+        with hooked(twin, layer, calls, act):
+            found = twin(probe)
+    except Exception:  # the network does not take what it gave, in whatever way
+        return None
+    return found if isinstance(found, Tensor) else None
+
+
+def _with_first(output: Any, raw: Tensor) -> Any:
+    """Return a module's output with its first tensor replaced."""
+    leaves, structure = pytree.tree_flatten(output)
+    first = next(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
+    return pytree.tree_unflatten([*leaves[:first], raw, *leaves[first + 1 :]], structure)

@@ -3,39 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from partswap.cut.graph import clean_nodes
 from partswap.cut.layout import Layout, find_layout
-from partswap.cut.mirror import mirror, quiet, same, survey, without_hooks
-from partswap.cut.replay import ReplayFeatures, ReplayHead
+from partswap.cut.mirror import check_logits, check_repeatable, mirror, other_randomness, quiet, run, same, survey
+from partswap.cut.replay import ReplayFeatures, ReplayHead, with_swapped_cells
 from partswap.cut.trace import Trace, trace_export, trace_fx
 from partswap.errors import CutError, LayerError
 
 
 class Study:
-    """A model under study, through its mirror; every step is done once, when first needed."""
+    """A model under study, through its mirror; every step is done once, when first needed.
+
+    The survey is of the model as it is, the mirror's activations do not work in place; see `settle`.
+    """
 
     def __init__(self, model: nn.Module, probe: Tensor | None = None) -> None:
         if not isinstance(model, nn.Module):
             raise CutError(f"the model is a {type(model).__name__}.", "Pass a torch.nn.Module.")
-        self.twin = mirror(model)
-        self.survey = survey(self.twin, probe)
-        faithful = mirror(model, in_place=True)
-        with self.quiet():
-            faithful = without_hooks(faithful, self.survey.probe)
-            if not same(faithful(self.survey.probe), self.survey.logits, 1e-4):  # it needs its in-place activations
-                self.twin = faithful
-                self.survey = survey(self.twin, probe)
+        self._faithful = mirror(model, in_place=True)
+        self.survey = survey(self._faithful, probe)
+        in_place = any(getattr(module, "inplace", None) is True for module in model.modules())
+        self.twin = mirror(self._faithful) if in_place else self._faithful
+        self._settled = not in_place
+        self._repeatable = False
+        self._matters: dict[str, bool] = {}
         self._traces: dict[str, Trace | Exception] = {}
         self._layouts: dict[str, Layout] = {}
 
-    def quiet(self) -> AbstractContextManager[None]:
-        """Run without gradients and without a trace in the global random state."""
-        return quiet(self.survey.probe.device)
+    def check_logits(self) -> None:
+        """Raise an error if what the model returned for the probe is no finite logits."""
+        check_logits(self.survey.logits, self.survey.image[0])
+
+    def check_repeatable(self) -> None:
+        """Raise an error if the model returns something else for the probe the second time."""
+        if not self._repeatable:
+            check_repeatable(self._faithful, self.survey)
+            self._repeatable = True
+
+    def settle(self) -> bool:
+        """Let the mirror's activations work in place if the logits depend on that, and tell whether they just did.
+
+        That costs a pass, and a cut that reproduces the survey needs no other proof; so it is asked when one does not.
+        """
+        if self._settled:
+            return False
+        self._settled = True
+        with self.quiet():
+            logits = run(self.twin, self.survey.probe.clone())
+        if same(logits, self.survey.logits, 1e-4):
+            return False
+        self.check_repeatable()  # or it is random
+        self.twin = self._faithful
+        self._traces.clear()
+        self._matters.clear()
+        return True
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Run without gradients, without a trace in the global random state, and with other numbers than the survey's.
+
+        So a model that draws random numbers gives other logits than in the survey, and is found out.
+        """
+        with quiet(self.survey.probe.device):
+            other_randomness(self.survey.probe.device)
+            yield
 
     def traces(self, failures: list[str] | None = None) -> Iterator[Trace]:
         """Give the graphs of the model, best first; note in `failures` why one could not be made."""
@@ -57,6 +93,11 @@ class Study:
                 reason = str(trace).strip().splitlines()[:1]
                 failures.append(f"{route}: {type(trace).__name__}: {' '.join(reason)[:200]}")
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether a tracer understands the model."""
+        return next(self.traces(), None) is not None
+
     def layout(self, layer: str) -> Layout:
         """Return how a layer's output holds a grid."""
         if layer not in self._layouts:
@@ -65,12 +106,6 @@ class Study:
                 shape, layer, self.survey.image, model=self.twin, hints=hints, wider=lambda: self._wider(layer)
             )
         return self._layouts[layer]
-
-    def output(self, layer: str, images: Tensor | None = None) -> Tensor:
-        """Return what a layer gives for images, by default the probe."""
-        features = ReplayFeatures(self.twin, layer, self.survey.calls[layer])
-        raw: Tensor = features(self.survey.probe if images is None else images)
-        return raw
 
     def nearest_clean(self, trace: Trace, layer: str) -> str | None:
         """Return the first layer after `layer` where the cut is clean, else the last one before it."""
@@ -92,29 +127,37 @@ class Study:
 
     def replays(self, layer: str) -> bool:
         """Tell whether the layer's output alone decides the logits, by trying; for models without a graph."""
-        return self._replayed(layer, swap=False)
+        layout, probe, calls = self.layout(layer), self.survey.probe, self.survey.calls[layer]
+        with self.quiet():
+            grids = layout.to_grid(ReplayFeatures(self.twin, layer, calls)(probe))
+            try:
+                found = ReplayHead(self.twin, layer, calls, layout, probe)(*grids)
+            except Exception:  # the model does not take what it gave: no place to cut
+                return False
+        return isinstance(found, Tensor) and same(found, self.survey.logits, 1e-4)
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether the probe's images have logits of their own; with a new head of zeros they have not."""
+        return not same(self.survey.logits, self.survey.logits.flip(0))
 
     def matters(self, layer: str) -> bool:
         """Tell whether the logits depend on the cells; a ViT may read only the class token at its end."""
-        alike = same(self.survey.logits, self.survey.logits.flip(0), 0.0)  # a new head of zeros tells nothing
-        return self.layout(layer).prefix == 0 or alike or not self._replayed(layer, swap=True)
-
-    def _replayed(self, layer: str, *, swap: bool) -> bool:
-        """Tell whether the layer's output gives the probe's logits, as it is or with all cells swapped."""
-        layout, (probe, logits) = self.layout(layer), self.survey[:2]
-        with self.quiet():
-            grid, context = layout.to_grid(self.output(layer))
-            head = ReplayHead(self.twin, layer, self.survey.calls[layer], layout, probe)
-            try:
-                found: Tensor = head(grid.flip(0) if swap else grid, context)
-            except Exception:  # the model does not take what it gave: no place to cut
-                return False
-        return same(found, logits, 0.0 if swap else 1e-4)
+        layout, logits = self.layout(layer), self.survey.logits
+        if layout.prefix == 0 or not self.tells_apart:
+            return True
+        if layer not in self._matters:
+            with self.quiet():
+                found = with_swapped_cells(self.twin, layer, self.survey.calls[layer], layout, self.survey.probe)
+            # Where nothing reads the cells the very same numbers come out, whatever their precision.
+            self._matters[layer] = found is None or not same(found.float(), logits.float())
+        return self._matters[layer]
 
     def _wider(self, layer: str) -> tuple[int, ...] | None:
         probe = self.survey.probe
+        features = ReplayFeatures(self.twin, layer, self.survey.calls[layer])
         try:
             with self.quiet():
-                return tuple(self.output(layer, F.pad(probe, (0, probe.shape[3]))).shape)
+                return tuple(features(F.pad(probe, (0, probe.shape[3]))).shape)
         except Exception:  # the model takes images of one size only
             return None

@@ -9,8 +9,9 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, Literal
 
 import torch
@@ -117,7 +118,7 @@ def trace_fx(twin: nn.Module) -> Trace:
 def trace_export(twin: nn.Module, probe: Tensor) -> Trace:
     """Trace a mirror with torch.export, for any number of images."""
     batch = torch.export.Dim("batch", min=1)
-    with warnings.catch_warnings(), _hushed("torch.export", "torch.fx", "torch._dynamo"):
+    with warnings.catch_warnings(), _hushed("torch.export", "torch.fx", "torch._dynamo"), redirect_stderr(StringIO()):
         warnings.simplefilter("ignore")  # about shapes that it specialises; the probe checks what matters
         program = torch.export.export(_Root(twin), (probe,), dynamic_shapes=({0: batch},), strict=False)
         root = program.module()
@@ -140,8 +141,9 @@ def _inside(node: fx.Node) -> set[str]:
 
 @contextmanager
 def _hushed(*names: str) -> Iterator[None]:
-    """Silence loggers; torch.export logs what a fallback expects as if the user had to act on it."""
-    before = {logger: logger.disabled for logger in map(logging.getLogger, names)}
+    """Silence loggers and all below them; torch.export logs what a fallback expects as if the user had to act on it."""
+    known = [name for name in logging.root.manager.loggerDict if name.startswith(tuple(f"{n}." for n in names))]
+    before = {logger: logger.disabled for logger in map(logging.getLogger, [*names, *known])}
     for logger in before:
         logger.disabled = True
     try:

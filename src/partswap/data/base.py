@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Sample:
     mask: NDArray[np.bool_] | None = None  #: ``(height, width)`` bool, where the object is.
     #: Part -> ``(height, width)`` bool; empty where the data set has none.
     part_masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    class_name: str = ""  #: What the data set calls the class; a model may number its classes otherwise.
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,8 @@ def open_dataset(name: str, path: str | Path | None = None, split: str = "test",
     **options
         Other parameters of the data set.
     """
+    if path is not None and (not isinstance(path, str | PathLike) or "\0" in str(path)):
+        raise SettingError(f"the path of the data set is {path!r}.", "Give a folder.")
     kind = DATASETS.get(name)
     if kind.needs_path != (path is not None):
         raise SettingError(

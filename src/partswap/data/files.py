@@ -73,6 +73,8 @@ class FileDataset(Dataset):
 
     #: Its registered name, for messages.
     name: ClassVar[str]
+    #: Whether images are turned as the camera says; not where annotations are on the pixels as they are stored.
+    upright: ClassVar[bool] = False
     skipped: list[tuple[str, str]]
 
     def __init__(
@@ -122,18 +124,19 @@ class FileDataset(Dataset):
 
     def __getitem__(self, index: int) -> Sample:
         item = self.item(index)
-        image = read_image(item.path)
+        image = read_image(item.path, upright=self.upright)
         return Sample(
             name=item.name,
             image=image,
             label=item.label,
             keypoints=self._keypoints(item, image.size),
             mask=mask_of(item, image.size),
+            class_name=self.classes[item.label],
         )
 
     def image(self, index: int) -> Image.Image:
         """Return one image without its annotations."""
-        return read_image(self.item(index).path)
+        return read_image(self.item(index).path, upright=self.upright)
 
     def item(self, index: int) -> Item:
         """Return an image's annotations without reading it."""
@@ -169,7 +172,8 @@ class FileDataset(Dataset):
             except OSError as error:
                 raise DataError(f"the image {item.path} is missing.", "Restore it, or pass skip_bad=True.") from error
             facts.append((item.name, item.label, stat.st_size, stat.st_mtime_ns))
-        return digest(type(self).__name__, self.split, facts)
+        # Pixels that are read another way are other pixels.
+        return digest(type(self).__name__, self.split, facts, *(["upright"] if self.upright else []))
 
     def _keypoints(self, item: Item, size: tuple[int, int]) -> dict[str, list[tuple[float, float]]] | None:
         if item.keypoints is None:

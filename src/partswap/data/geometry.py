@@ -17,7 +17,7 @@ from partswap import _vision
 from partswap.data.base import Sample
 from partswap.data.files import by_part
 from partswap.errors import SettingError
-from partswap.images import Preprocess
+from partswap.preprocess import Preprocess
 from partswap.sides import swap_sides
 
 
@@ -30,7 +30,7 @@ def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:
     width, height, left, top = preprocess.geometry(sample.image.size)
 
     def move(thing: Any) -> Any:
-        return functional.crop(functional.resize(thing, [height, width]), top, left, preprocess.size, preprocess.size)
+        return functional.crop(functional.resize(thing, [height, width]), top, left, *preprocess.shape)
 
     return _moved(sample, preprocess.canvas(sample.image), move)
 

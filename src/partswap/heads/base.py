@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from partswap.cut.mirror import EvalModule
 from partswap.errors import MemoryBudgetError, NonFiniteError
 from partswap.grid import GridShape, to_cells
 from partswap.heads.costs import Run
@@ -25,6 +26,20 @@ class Prepared:
 
     cells: Tensor  #: ``(states, h*w, d)``
     logits: Tensor  #: ``(states, classes)``, what the head says of these grids
+
+
+class Casting(EvalModule):
+    """A module of another precision among float32: it gets what it takes and gives float32."""
+
+    def __init__(self, body: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.body, self.dtype = body, dtype
+        self.train()
+
+    def forward(self, *given: Tensor) -> Any:
+        """Run the module."""
+        found = self.body(*(tensor.to(self.dtype) for tensor in given))
+        return found.float() if isinstance(found, Tensor) else found
 
 
 def lead(logits: Tensor, target: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,9 +10,9 @@ from torch import Tensor, nn
 
 from partswap.cut.mirror import mirror
 from partswap.cut.network import Head
-from partswap.errors import ShapeError
+from partswap.errors import SettingError, ShapeError
 from partswap.grid import GridShape
-from partswap.heads.base import SwapEvaluator
+from partswap.heads.base import Casting, SwapEvaluator
 from partswap.heads.convolutional import ConvolutionalEvaluator
 from partswap.heads.costs import module_macs
 from partswap.heads.dense import DenseEvaluator
@@ -38,7 +39,10 @@ class HeadPlan:
     @torch.inference_mode(False)
     @torch.no_grad()
     def __init__(self, head: nn.Module, grid: GridShape) -> None:
+        if not isinstance(head, nn.Module):
+            raise SettingError(f"the head is a {type(head).__name__}.", "Pass a torch.nn.Module from grids to logits.")
         self._needs = head if isinstance(head, Head) and head.needs_context else None
+        dtype = head.dtype if isinstance(head, Head) else _dtype_of(head)
         head = head.body if isinstance(head, Head) else head
         # A second tree of modules around the same weights: in eval mode, and nothing works in place.
         busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
@@ -53,6 +57,13 @@ class HeadPlan:
             self._read = first_layer(self._read, grid.cells)
         if self._read is None:
             self.head = trimmed(self.head)
+        if dtype != torch.float32:  # the search works in float32, the head in what it was made for
+            self.head, self._faithful = Casting(self.head, dtype), Casting(self._faithful, dtype)
+            if isinstance(self._read, FirstLayer):
+                self._read = replace(self._read, rest=Casting(self._read.rest, dtype))
+            elif self._read is not None:
+                self._read = replace(self._read, tail=Casting(self._read.tail, dtype))
+        self._tolerance = max(1e-3, 16 * torch.finfo(dtype).eps)
 
     def evaluator(
         self, query: Tensor, distractors: Tensor, memory_bytes: int, context: Tensor | None = None
@@ -64,6 +75,7 @@ class HeadPlan:
                 f"the query has a {query.shape[-2]} x {query.shape[-1]} grid, the plan was made for {self.grid}.",
                 "Make a HeadPlan for this grid.",
             )
+        query, distractors, context = query.float(), distractors.float(), None if context is None else context.float()
         evaluator = self._make(query, distractors, memory_bytes, context)
         if not self._checked:
             if not self._check(evaluator, query):
@@ -104,13 +116,13 @@ class HeadPlan:
         except Exception as error:  # a head may fail in any way on grids it was not made for
             raise ShapeError(
                 f"the head fails on a grid of shape {tuple(query.shape)}: {type(error).__name__}: {error}.",
-                "Pass grids (channels, height, width) of the layer the head begins after, in its type and device.",
+                "Pass grids (channels, height, width) of the layer the head begins after, on its device.",
             ) from error
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
             got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ShapeError(f"the head returned {got} for one grid.", "It must return logits (grids, classes).")
         evaluator.check(logits)
-        if not _close(evaluator.start.logits, logits):
+        if not _close(evaluator.start.logits, logits, self._tolerance):
             # It was misread; or it relies on working in place, which its mirror does not do.
             self.head = self._faithful
             return False
@@ -120,6 +132,10 @@ class HeadPlan:
         return f"HeadPlan({self.kind}, {self.grid})"
 
 
-def _close(a: Tensor, b: Tensor) -> bool:
+def _dtype_of(head: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in head.parameters() if p.is_floating_point()), torch.float32)
+
+
+def _close(a: Tensor, b: Tensor, tolerance: float) -> bool:
     """Tell whether logits are the same up to rounding."""
-    return bool((a - b).abs().max() <= 1e-3 * max(1.0, float(b.abs().max())))
+    return bool((a - b).abs().max() <= tolerance * max(1.0, float(b.abs().max())))

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, fx, nn
 
-from partswap.heads.base import Prepared, SwapEvaluator
+from partswap.heads.base import Casting, Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
 from partswap.heads.structure import Structure
 
@@ -38,7 +38,7 @@ class PooledEvaluator(SwapEvaluator):
     ) -> None:
         super().__init__(head, query, distractors, memory_bytes)
         self.tail = structure.tail
-        self.linear = _only_linear(self.tail)
+        self.linear = _only_linear(self.tail.body if isinstance(self.tail, Casting) else self.tail)
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Take the mean and run the tail on it."""

@@ -167,12 +167,12 @@ class _Reader:
     def _batch_norm(self, node: fx.Node, module: nn.BatchNorm2d) -> None:
         if module.running_mean is None or module.running_var is None:
             raise _NotUnderstoodError
-        scale = torch.rsqrt(module.running_var + module.eps)
+        scale = torch.rsqrt(module.running_var.float() + module.eps)
         if module.weight is not None:
-            scale = scale * module.weight.detach()
-        shift = -module.running_mean * scale
+            scale = scale * module.weight.detach().float()
+        shift = -module.running_mean.float() * scale
         if module.bias is not None:
-            shift = shift + module.bias.detach()
+            shift = shift + module.bias.detach().float()
         source = self._only_source(node)
         before = self.operations[source - 1] if source > 0 else None
         if isinstance(before, Conv) and len(node.all_input_nodes[0].users) == 1 and source == len(self.operations):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from partswap._version import __version__
 from partswap.errors import FileFormatError, PartswapError
-from partswap.images import Preprocess
+from partswap.models.preprocessing import recorded_preprocess
 from partswap.models.weights import load_strictly, read_weights
 from partswap.models.zoo import load_model
-from partswap.store import read_json, write_json
+from partswap.preprocess import Preprocess
+from partswap.store import give_usual_mode, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,16 @@ class Trained(ABC):
     @abstractmethod
     def build(about: Mapping[str, Any]) -> nn.Module:
         """Return the untrained network that a ``model.json`` tells of."""
+
+    def stored(self) -> Mapping[str, Tensor]:
+        """Return what ``model.safetensors`` holds."""
+        return self.model.state_dict()
+
+    @staticmethod
+    def restored(model: nn.Module, state: Mapping[str, Tensor], where: str) -> nn.Module:
+        """Return the network with what `stored` gave put in; `where` that was read, for messages."""
+        load_strictly(model, state, where, fix="It is not what model.json tells of: train it again.")
+        return model
 
 
 @dataclass(frozen=True)
@@ -55,17 +66,17 @@ def save_trained(made: Trained, folder: Path) -> Path:
     """Write weights first and ``model.json`` last, so that a folder with one is whole; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / ".model.safetensors.tmp"
-    save_file({k: v.detach().cpu().contiguous() for k, v in made.model.state_dict().items()}, temporary)
+    save_file({k: v.detach().cpu().contiguous() for k, v in made.stored().items()}, temporary)
+    give_usual_mode(temporary)
     temporary.replace(folder / "model.safetensors")
     told = {f.name: getattr(made, f.name) for f in fields(made) if f.name != "model"}
-    about = {name: asdict(value) if isinstance(value, Preprocess) else value for name, value in told.items()}
+    about = {name: value.record() if isinstance(value, Preprocess) else value for name, value in told.items()}
     write_json(folder / "model.json", {"partswap": __version__, "kind": made.kind, **about})
     return folder
 
 
-def load_trained(kind: type[T], folder: str | Path) -> T:
-    """Read what `save_trained` wrote, after checking that it is of a kind."""
-    folder = Path(folder)
+def read_about(kind: type[Trained], folder: Path) -> dict[str, Any]:
+    """Return what the ``model.json`` of a folder tells, after checking that it is of a kind."""
     path = folder / "model.json"
     if not path.exists():
         unfinished = (folder / "training.json").exists()
@@ -76,18 +87,19 @@ def load_trained(kind: type[T], folder: str | Path) -> T:
     about = read_json(path)
     if not isinstance(about, dict) or about.get("kind") != kind.kind:
         raise FileFormatError(f"{path} is not about a {kind.kind}.", f"Give the folder of a {kind.kind}.")
-    model, weights = kind.build(about), folder / "model.safetensors"
-    load_strictly(model, read_weights(weights), str(weights), fix="It is not what model.json tells of: train it again.")
+    return about
+
+
+def load_trained(kind: type[T], folder: str | Path, **changes: Any) -> T:
+    """Read what `save_trained` wrote, after checking that it is of a kind; `changes` overrule ``model.json``."""
+    folder = Path(folder)
+    about = {**read_about(kind, folder), **changes}
+    weights = folder / "model.safetensors"
+    model = kind.restored(kind.build(about), read_weights(weights), str(weights))
     told = {f.name: about[f.name] for f in fields(kind) if f.name != "model"}
-    return kind(**{**told, "model": model.eval(), "preprocess": preprocess_from(about)})
+    return kind(**{**told, "model": model.eval(), "preprocess": recorded_preprocess(about["preprocess"], model)})
 
 
 def load_classifier(folder: str | Path) -> Classifier:
     """Read a classifier that ``partswap train classifier`` saved."""
     return load_trained(Classifier, folder)
-
-
-def preprocess_from(about: Mapping[str, Any]) -> Preprocess:
-    """Return the preprocessing that a ``model.json`` tells."""
-    told = about["preprocess"]
-    return Preprocess(told["size"], told["resize"], tuple(told["mean"]), tuple(told["std"]))

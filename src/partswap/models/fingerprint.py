@@ -24,6 +24,18 @@ def model_fingerprint(model: nn.Module) -> str:
     summary.update(f"{REVISION}\n{name}\n{model!r}".encode())
     forwards = [inspect.unwrap(module.forward) for module in model.modules()]
     summary.update("\n".join(sorted({_code(forward) for forward in forwards if not _own(forward)})).encode())
+    _add_weights(summary, model)
+    return summary.hexdigest()
+
+
+def weights_digest(model: nn.Module) -> str:
+    """Return a key of the numbers alone; unlike a fingerprint it outlives new versions of libraries."""
+    summary = hashlib.blake2b(digest_size=12)
+    _add_weights(summary, model)
+    return summary.hexdigest()
+
+
+def _add_weights(summary: hashlib.blake2b, model: nn.Module) -> None:
     # Buffers that are not saved count too: a mean that is subtracted, an order of tokens.
     tensors = {
         **dict(model.named_parameters(remove_duplicate=False)),
@@ -32,7 +44,6 @@ def model_fingerprint(model: nn.Module) -> str:
     for name, tensor in sorted(tensors.items()):
         summary.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         summary.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return summary.hexdigest()
 
 
 def _own(thing: object) -> bool:

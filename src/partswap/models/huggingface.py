@@ -1,23 +1,32 @@
-"""Image classifiers of Hugging Face transformers, as modules that return plain logits.
+"""Image classifiers of Hugging Face transformers: from a folder, with its image processor and names of classes.
 
-Nothing here imports transformers: a caller that has such a model has imported it already.
+Only `load_folder` imports transformers; a caller that has such a model has imported it already.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from PIL.Image import Image
 from torch import Tensor, nn
 
-from partswap.errors import CutError
+from partswap import _vision
+from partswap.errors import CutError, MissingDependencyError, PartswapError
+from partswap.preprocess import CustomPreprocess, Preprocess
 
 
 class HuggingFaceClassifier(nn.Module):
     """Images to logits; layers keep the names they have in the transformers model, after ``model.``."""
 
-    def __init__(self, model: nn.Module) -> None:
+    preprocess: Preprocess | None = None
+
+    def __init__(self, model: nn.Module, preprocess: Preprocess | None = None) -> None:
         super().__init__()
         self.model = model
+        self.preprocess = preprocess  #: of its image processor, if that is known
         self.train(model.training)
 
     @property
@@ -25,14 +34,25 @@ class HuggingFaceClassifier(nn.Module):
         """The transformers configuration; it says which image size the model takes."""
         return self.model.config
 
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names of its classes, if it has any but LABEL_0, LABEL_1, ..."""
+        found = getattr(self.config, "id2label", None)
+        if not isinstance(found, Mapping) or not found:
+            return None
+        names = [str(found.get(k, found.get(str(k), k))) for k in range(len(found))]
+        return None if all(name == f"LABEL_{k}" for k, name in enumerate(names)) else names
+
     def forward(self, images: Tensor) -> Tensor:
         """Return logits ``(n, classes)``."""
         logits: Tensor = self.model(pixel_values=images).logits
         return logits
 
 
-def adapt(hf_model: nn.Module) -> nn.Module:
+def adapt(hf_model: nn.Module) -> HuggingFaceClassifier:
     """Return a transformers image classifier as a module from images to logits that partswap can cut.
+
+    Its image processor is read from the folder it was loaded from, if that is still there.
 
     Parameters
     ----------
@@ -51,9 +71,109 @@ def adapt(hf_model: nn.Module) -> nn.Module:
             f"{type(hf_model).__name__} is not a transformers model.",
             "Pass a model of a ...ForImageClassification class.",
         )
-    if not type(hf_model).__name__.endswith("ImageClassification"):
+    if not is_classifier(hf_model):
         raise CutError(
             f"{type(hf_model).__name__} has no classification head.",
             "Load the checkpoint with transformers.AutoModelForImageClassification.",
         )
-    return HuggingFaceClassifier(hf_model)
+    source = Path(str(getattr(hf_model.config, "_name_or_path", "") or ""))
+    known = source.is_dir() and (source / "preprocessor_config.json").exists()
+    return HuggingFaceClassifier(hf_model, _read_processor(str(source)) if known else None)
+
+
+def is_classifier(model: nn.Module) -> bool:
+    """Tell whether a model is an image classifier of transformers that `adapt` takes."""
+    return type(model).__name__.endswith("ForImageClassification") and hasattr(model, "config")
+
+
+def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifier:
+    """Return the classifier of a folder that ``save_pretrained`` wrote, or of a name on the Hugging Face hub.
+
+    With another number of `classes` its last layer starts anew.
+    """
+    transformers = _transformers()
+    folder = Path(source)
+    if folder.exists() and not (folder / "config.json").exists():
+        raise PartswapError(
+            f"{folder} holds no Hugging Face model (config.json is missing).",
+            "Give the folder that save_pretrained wrote.",
+        )
+    local = folder.exists()
+    if not local and (source.startswith((".", "/", "~")) or source.count("/") != 1):
+        raise PartswapError(f"there is no folder {source}.", "Check the path, or give a name of the hub: owner/name.")
+    try:
+        options: dict[str, Any] = {"local_files_only": local}
+        told = transformers.AutoConfig.from_pretrained(source, **options)
+        if classes is not None and classes != told.num_labels:
+            options |= {"num_labels": classes, "ignore_mismatched_sizes": True}
+        with _quiet(transformers):  # what it says of layers that start anew was asked for
+            model = transformers.AutoModelForImageClassification.from_pretrained(source, **options)
+    except Exception as error:  # a folder may be damaged in any way, and the network may fail in any way
+        raise PartswapError(
+            f"hf:{source} cannot be loaded as an image classifier ({_first_line(error)}).",
+            "Give a folder with config.json and model.safetensors of a ...ForImageClassification model.",
+        ) from error
+    return HuggingFaceClassifier(model.eval(), _read_processor(source, local))
+
+
+def _read_processor(source: str, local: bool = True) -> Preprocess:
+    transformers = _transformers()
+    if local and not (Path(source) / "preprocessor_config.json").exists():
+        raise PartswapError(
+            f"{source} has no preprocessor_config.json, so how its images are prepared is unknown.",
+            "Save the image processor there too: processor.save_pretrained(folder).",
+        )
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(source, local_files_only=local)
+    except Exception as error:
+        raise PartswapError(
+            f"the image processor of {source} cannot be loaded ({_first_line(error)}).",
+            "Save it again: processor.save_pretrained(folder).",
+        ) from error
+    return preprocess_of_processor(processor)
+
+
+def is_processor(thing: Any) -> bool:
+    """Tell whether something is an image processor of transformers, or holds one."""
+    return hasattr(getattr(thing, "image_processor", thing), "model_input_names") and hasattr(thing, "save_pretrained")
+
+
+def preprocess_of_processor(processor: Any) -> Preprocess:
+    """Return what an image processor makes of images, exactly."""
+    own = getattr(processor, "image_processor", processor)
+
+    def prepare(image: Image) -> Tensor:
+        pixels: Tensor = own(images=image, return_tensors="pt")["pixel_values"]
+        return pixels
+
+    return CustomPreprocess.of(prepare, type(own).__name__)
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Let transformers show neither progress nor remarks."""
+    logging = transformers.utils.logging
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _transformers() -> Any:
+    _vision.torchvision()  # transformers imports it, and needs it to be whole
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingDependencyError(
+            "models of Hugging Face need the package transformers.", "Install it: pip install 'partswap[hf]'."
+        ) from error
+    return transformers
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

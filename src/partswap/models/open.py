@@ -1,38 +1,102 @@
-"""A classifier from what a user typed: a shipped one, a trained folder, or a name from the zoo with weights."""
+"""A classifier from what a user typed: shipped, a trained folder, of Hugging Face, one's own, or a name of the zoo."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from partswap import aviary
 from partswap.errors import SettingError
 from partswap.models import shipped
 from partswap.models.checkpoints import Classifier, load_classifier
+from partswap.models.names import class_names, numbered
+from partswap.models.outputs import outputs_of
+from partswap.models.own import is_own
+from partswap.models.precision import device_of, dtype_of
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.zoo import load_model
+from partswap.models.zoo import LIBRARIES, load_model
 
 
-def open_classifier(model: str, weights: str | None = None) -> Classifier:
-    """Return a classifier: ``aviary:vgg``, the folder of a trained one, or a name from the zoo with weights."""
-    if model.startswith("aviary:"):
-        names = [s.name for s in aviary.all_species()]
-        return Classifier(shipped.load(model.removeprefix("aviary:")), model, names, shipped.PREPROCESS)
-    if Path(model).is_dir():
-        return load_classifier(model)
-    if weights is None:  # a network that knows nothing is for tests of the library only
-        raise SettingError(
-            f"{model} has no weights.",
-            "Pass --weights FILE, or --weights default for official ones; or name the folder of a trained classifier.",
+def open_classifier(model: str, weights: str | Path | None = None, names: Any = None) -> Classifier:
+    """Return a classifier by what names it.
+
+    Parameters
+    ----------
+    model : str
+        ``aviary:vgg``, the folder of a trained one, ``hf:FOLDER``, ``file.py:function``, ``module:function``, or a name
+        from the zoo.
+    weights : str or Path, optional
+        A file, or ``"default"`` for official ones; a name from the zoo needs them.
+    names : list of str, mapping or path, optional
+        Names of its classes, if it does not say them itself (see `partswap.models.names.class_names`).
+    """
+    shipped_one = model.startswith("aviary:")
+    if weights is not None and (shipped_one or Path(model).is_dir()):
+        raise SettingError(f"{model} has weights of its own.", "Leave {weights} out, or name an architecture.")
+    if shipped_one:
+        found = Classifier(
+            shipped.load(model.removeprefix("aviary:")),
+            model,
+            [s.name for s in aviary.all_species()],
+            shipped.PREPROCESS,
         )
-    network = load_model(model, weights=weights)
-    preprocess = preprocess_for(network)
-    with torch.no_grad():
-        classes = network(torch.zeros(1, 3, preprocess.size, preprocess.size)).shape[1]
-    return Classifier(network, model, numbered(int(classes)), preprocess)
+    elif Path(model).is_dir():
+        if (Path(model) / "config.json").exists() and not (Path(model) / "model.json").exists():
+            return open_classifier(f"hf:{model}", names=names)
+        found = load_classifier(model)
+    else:
+        if weights is None and is_architecture(model):  # a network that knows nothing is for tests of the library only
+            raise SettingError(
+                f"{model} has no weights.",
+                "Give {weights}, a file or default for official ones; or name the folder of a trained "
+                "classifier, hf:FOLDER, or file.py:function.",
+            )
+        return describe(load_model(model, weights=weights), model, names)
+    if names is None:
+        return found
+    named = class_names(names, found.model, len(found.classes)) or found.classes
+    return Classifier(found.model, found.architecture, named, found.preprocess, record=found.record)
 
 
-def numbered(count: int) -> list[str]:
-    """Return stand-ins for unknown class names."""
-    return [f"class {k}" for k in range(count)]
+def describe(model: nn.Module, architecture: str, names: Any = None) -> Classifier:
+    """Return a model with what it says of itself: how it wants its images, and what its classes are called."""
+    preprocess = preprocess_for(model)
+    probe = torch.zeros(2, 3, *preprocess.shape, device=device_of(model), dtype=dtype_of(model))
+    rows = outputs_of(model, probe)
+    if rows is None:  # the cut says what is wrong with it
+        return Classifier(model, architecture, (), preprocess)
+    classes = max(int(rows.shape[1]), 2)  # one logit speaks for two classes
+    return Classifier(model, architecture, class_names(names, model, classes) or numbered(classes), preprocess)
+
+
+def start_of(start: str) -> tuple[str | None, str | Mapping[str, Tensor]]:
+    """Return what a training may start from: the architecture, if `start` says it, and a file or the weights.
+
+    `start` is a file, or names a model: a trained folder, ``hf:FOLDER``, ``file.py:function``, and with official
+    weights ``timm:NAME`` or ``torchvision:NAME``.
+    """
+    library, colon, _ = start.partition(":")
+    if Path(start).is_file() or not (Path(start).is_dir() or colon):
+        return None, start
+    found = open_classifier(start, "default" if library in LIBRARIES else None)
+    return found.architecture, found.model.state_dict()
+
+
+def anchored(model: str) -> str:
+    """Return the name of a model with the absolute path of a file or folder in it."""
+    if model.startswith("hf:"):
+        folder = Path(model.removeprefix("hf:"))
+        return f"hf:{folder.absolute()}" if folder.is_dir() else model
+    file, _, function = model.rpartition(":")
+    return f"{Path(file).absolute()}:{function}" if file.endswith(".py") else model
+
+
+def is_architecture(model: str) -> bool:
+    """Tell whether a name stands for an architecture of the zoo, which has no weights of its own."""
+    if model.startswith(("hf:", "aviary:")) or Path(model).is_dir():
+        return False
+    return not is_own(model) or model.partition(":")[0] in LIBRARIES

@@ -12,9 +12,10 @@ from partswap.errors import SettingError
 Precision = Literal["float32", "bfloat16"]
 
 
-def default_device() -> torch.device:
-    """Return where networks are trained by default."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def training_device(name: str | None = None) -> torch.device:
+    """Return where networks are trained: on a CUDA GPU if there is one, unless a kind of device is named."""
+    usual = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(usual if name is None else check_device(name))
 
 
 def devices() -> list[str]:
@@ -35,6 +36,11 @@ def check_device(name: str) -> str:
 def device_of(model: nn.Module) -> torch.device:
     """Return where a network is; one without weights is on the CPU."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def dtype_of(model: nn.Module) -> torch.dtype:
+    """Return the type a network computes in; one without weights computes in single precision."""
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
 
 def autocast(precision: str, device: torch.device | None = None) -> torch.autocast:

@@ -1,23 +1,111 @@
-"""What a model wants its images to be like, as far as the model itself says."""
+"""What a model wants its images to be like: as far as the model itself says, or as a user says it."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 from torch import nn
 
-from partswap.images import Preprocess
+from partswap.errors import SettingError
+from partswap.models.huggingface import HuggingFaceClassifier, is_processor, preprocess_of_processor
+from partswap.preprocess import CustomPreprocess, Preprocess
 
 
 def preprocess_for(model: nn.Module) -> Preprocess:
     """Return the preprocessing a model was trained with.
 
-    timm models carry theirs; for others it is ImageNet's: short side 256, centre 224.
+    timm models carry theirs, models of Hugging Face that of their folder, and any model may have an attribute
+    `preprocess` (see `as_preprocess`); for others it is ImageNet's: short side 256, centre 224.
     """
+    _check_no_step(model)
+    own = getattr(model, "preprocess", None)  # a model may carry it; a method of that name is something else
+    if own is not None and not inspect.ismethod(own):
+        return as_preprocess(own, model)
+    if isinstance(model, HuggingFaceClassifier):
+        return _of_size(getattr(model.config, "image_size", None))
     config = getattr(model, "pretrained_cfg", None)
-    if not isinstance(config, dict) or "mean" not in config:
+    if not isinstance(config, Mapping) or "mean" not in config:
         return Preprocess(224, 256)
-    size = int(config["input_size"][-1])
     embed = getattr(model, "patch_embed", None)
-    if embed is not None and getattr(embed, "img_size", None):
-        size = int(embed.img_size[-1])
-    resize = int(size / float(config.get("crop_pct") or 1.0))
-    return Preprocess(size, resize, tuple(config["mean"]), tuple(config["std"]))
+    return of_timm(config, getattr(embed, "img_size", None))
+
+
+def as_preprocess(given: Any, model: nn.Module) -> Preprocess:
+    """Return the preprocessing that a user means.
+
+    A `Preprocess`, a configuration of timm's (``timm.data.resolve_data_config``), an image processor of Hugging Face, a
+    transform of torchvision, any function from a PIL image to a tensor, or None: what the model itself says.
+    """
+    if given is None:
+        return preprocess_for(model)
+    _check_no_step(model)
+    if isinstance(given, Preprocess):
+        return given
+    if isinstance(given, Mapping):
+        return of_timm(given)
+    if is_processor(given):
+        return preprocess_of_processor(given)
+    if callable(given):
+        return CustomPreprocess.of(given)
+    raise SettingError(
+        f"preprocess is a {type(given).__name__}.",
+        "Give a Preprocess, a timm configuration, an image processor, or a function from a PIL image to a tensor.",
+    )
+
+
+def _check_no_step(model: nn.Module) -> None:
+    """Raise an error if a transform became the last step of a Sequential by being assigned to it."""
+    steps = list(model.named_children()) if isinstance(model, nn.Sequential) else []
+    if len(steps) > 1 and steps[-1][0] == "preprocess":
+        kind = type(steps[-1][1]).__name__
+        raise SettingError(
+            f"model.preprocess is a {kind}, a torch module, and the model a Sequential: it became its last step, which "
+            "the logits go through.",
+            "Assign a function (model.preprocess = lambda image: transform(image)), or leave the attribute out and "
+            "pass preprocess=transform to Explainer.",
+        )
+
+
+def recorded_preprocess(record: Mapping[str, Any], model: nn.Module | None) -> Preprocess:
+    """Return the preprocessing that a file tells of.
+
+    A file cannot hold a function; the model's own is taken if it makes the same of images.
+    """
+    if "function" in record and model is not None:
+        own = preprocess_for(model)
+        if own.record().get("key") == record.get("key", ""):
+            return own
+    return Preprocess.of_record(record)
+
+
+def of_timm(config: Mapping[str, Any], size: tuple[int, int] | None = None) -> Preprocess:
+    """Return what a configuration of timm's tells; `size` is the model's own, if it is another."""
+    try:
+        high, wide = size or config["input_size"][-2:]
+        shape = (int(high), int(wide))
+        mean, std = tuple(config["mean"]), tuple(config["std"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SettingError(
+            f"the configuration {dict(config)} does not say input_size, mean and std.",
+            "Give what timm.data.resolve_data_config(model=model) returns.",
+        ) from error
+    interpolation: Any = config.get("interpolation") or "bilinear"
+    if interpolation == "random":
+        interpolation = "bilinear"
+    resize = int(min(shape) / float(config.get("crop_pct") or 1.0))
+    fit = config.get("crop_mode") or "center"
+    if fit not in ("center", "squash"):
+        raise SettingError(
+            f"the crop mode of the model is {fit!r}.",
+            "Pass preprocess=timm.data.create_transform(**timm.data.resolve_data_config(model=model)).",
+        )
+    return Preprocess(shape, resize, mean, std, interpolation, "squash" if fit == "squash" else "crop")
+
+
+def _of_size(size: Any) -> Preprocess:
+    """Return ImageNet's preprocessing for a model that only tells its size."""
+    if isinstance(size, list | tuple) and len(size) == 2:
+        return Preprocess((int(size[0]), int(size[1])))
+    return Preprocess(int(size)) if isinstance(size, int) else Preprocess(224, 256)

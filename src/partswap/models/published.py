@@ -44,15 +44,24 @@ class Published:
         return {key: value.float() if value.is_floating_point() else value for key, value in kept.items()}
 
 
+def local_file(url: str | None) -> Path | None:
+    """Return the file behind a URL if it is in torch hub's folder of checkpoints."""
+    path = _place(url) if url else None
+    return path if path is not None and path.is_file() else None
+
+
+def _place(url: str) -> Path:
+    return Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+
+
 def fetch(url: str) -> Path:
     """Return the file behind a URL, from torch hub's folder of checkpoints or downloaded into it."""
-    folder = Path(torch.hub.get_dir()) / "checkpoints"
-    path = folder / url.rpartition("/")[2]
+    path = _place(url)
     if path.is_file():
         return path
     digest = torch.hub.HASH_REGEX.search(path.name)  # some names end with the start of the file's hash
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         torch.hub.download_url_to_file(url, str(path), hash_prefix=digest.group(1) if digest else None, progress=True)
     except (OSError, RuntimeError, HTTPException) as error:
         raise PartswapError(

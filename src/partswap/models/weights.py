@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ _PREFIXES = ("module.", "_orig_mod.", "model.")
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """Return the state dict of a ``.safetensors``, ``.pt``, ``.pth`` or ``.pth.tar`` file, unwrapped."""
+    if not isinstance(path, str | PathLike) or "\0" in str(path):
+        raise FileFormatError(f"{path!r} is no weights file.", "Give the path of a file.")
     path = Path(path)
     if not path.is_file():
         raise FileFormatError(f"there is no weights file {str(path)!r}.", 'Check the path, or use "default".')
@@ -59,6 +62,7 @@ def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
 def load_strictly(model: nn.Module, state: Mapping[str, Tensor], source: str, *, fix: str = "") -> None:
     """Load a state dict that must have every tensor of the model, in its shape, and no other."""
     own = model.state_dict()
+    state = _prefixed(state, own)
     # A counter that PyTorch versions before 0.4 did not have; nothing depends on it in eval mode.
     missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
     unknown = [key for key in state if key not in own]
@@ -85,6 +89,7 @@ def start_from(model: nn.Module, source: str | Path | Mapping[str, Tensor]) -> l
     another number of classes.
     """
     state, own = source if isinstance(source, Mapping) else read_weights(source), model.state_dict()
+    state = _prefixed(state, own)
     name = "the state dict" if isinstance(source, Mapping) else source
     fits = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
     random = [key for key in own if key not in fits and not key.endswith("num_batches_tracked")]
@@ -99,6 +104,14 @@ def start_from(model: nn.Module, source: str | Path | Mapping[str, Tensor]) -> l
         )
     model.load_state_dict(fits, strict=False)
     return random
+
+
+def _prefixed(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return a state dict with the prefix that reading took off its keys, if the model's own keys have it."""
+    for prefix in _PREFIXES:
+        if not any(key in own for key in state) and all(key.startswith(prefix) for key in own):
+            return {f"{prefix}{key}": value for key, value in state.items()}
+    return state
 
 
 def _misfit(key: str, state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:

@@ -1,4 +1,4 @@
-"""Classifiers by name, from torchvision and timm, with official weights, one's own, a start for training, or none."""
+"""Classifiers by name: torchvision's, timm's, of Hugging Face, one's own; with official weights, a file, or none."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
+from partswap.models.huggingface import load_folder
+from partswap.models.own import call_own, is_own
 from partswap.models.weights import load_strictly, read_weights, start_from
 
 LIBRARIES = ("torchvision", "timm", "partswap")
@@ -26,7 +28,8 @@ def load_model(
     name : str
         ``"torchvision:resnet50"``, ``"timm:vit_small_patch16_224"``, ``"partswap:resnet50_v1"`` (strides as in
         He et al. 2016 and Caffe's weights), or a bare name, which is looked up in this order. A tag of timm's
-        weights says that it is timm's: ``"resnet50.a1_in1k"``.
+        weights says that it is timm's: ``"resnet50.a1_in1k"``. Also ``"hf:FOLDER"``, what ``save_pretrained`` of
+        transformers wrote, and ``"file.py:function"`` or ``"module:function"``, which returns a module of yours.
     weights : str or Path, optional
         None for random weights (the model then knows nothing: good for tests only), ``"default"`` for the
         official pretrained ones (downloaded by torchvision or timm), or a file: ``.safetensors``, ``.pt``,
@@ -43,7 +46,8 @@ def load_model(
     >>> model = load_model("vgg16", weights="vgg16_cub.pth", classes=200)
     >>> model = load_model("vgg16", start="vgg16_imagenet.pth", classes=200)  # to be trained
     """
-    library, architecture = _find(name)
+    if not isinstance(name, str):
+        raise SettingError(f"the model is a {type(name).__name__}.", "Give its name.")
     if classes is not None and classes < 2:
         raise SettingError(f"classes is {classes}.", "A classifier has at least two classes.")
     if weights is not None and start is not None:
@@ -51,6 +55,9 @@ def load_model(
             f"weights is {str(weights)!r} and start is {str(start)!r}.",
             "Pass weights for a classifier that is ready, start for one that is to be trained.",
         )
+    if name.startswith("hf:") or (is_own(name) and name.partition(":")[0] not in LIBRARIES):
+        return _foreign(name, weights, classes, start)
+    library, architecture = _find(name)
     official = weights == "default"
     if official and library == "partswap":
         raise SettingError(f"there are no official weights of {name!r}.", "Pass a file as weights.")
@@ -78,6 +85,20 @@ def load_model(
     return model.eval()
 
 
+def _foreign(name: str, weights: str | Path | None, classes: int | None, start: str | Path | None) -> nn.Module:
+    """Return a model that brings its own weights, or takes those of a file."""
+    model = load_folder(name.removeprefix("hf:"), classes) if name.startswith("hf:") else call_own(name, classes)
+    if not isinstance(model, nn.Module):
+        raise PartswapError(f"{name} returned a {type(model).__name__}.", "Let it return a torch.nn.Module.")
+    if weights == "default":
+        raise SettingError(f"{name} brings its own weights.", "Leave the weights out, or give a file.")
+    if weights is not None:
+        load_strictly(model, read_weights(weights), str(weights))
+    if start is not None:
+        start_from(model, start)
+    return model.eval()
+
+
 def model_names(library: str) -> list[str]:
     """Return the classifiers that ``"torchvision"``, ``"timm"`` or ``"partswap"`` has."""
     if library == "partswap":
@@ -91,7 +112,10 @@ def model_names(library: str) -> list[str]:
 def _find(name: str) -> tuple[str, str]:
     library, colon, architecture = name.partition(":")
     if colon and library not in LIBRARIES:
-        raise UnknownNameError(f"there is no library {library!r} of models.", f"Known: {', '.join(LIBRARIES)}.")
+        raise UnknownNameError(
+            f"there is no library {library!r} of models.",
+            f"Known: {', '.join((*LIBRARIES, 'hf', 'file.py:function'))}.",
+        )
     libraries = (library,) if colon else LIBRARIES
     architecture = architecture if colon else name
     # Names of timm, and only those, may carry a tag of the weights: "vit_small_patch14_dinov2.lvd142m".

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
@@ -17,9 +20,10 @@ from torch import Tensor, nn
 from partswap import _vision
 from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
-from partswap.explainer import Explainer
+from partswap.explainer import Explainer, PartswapWarning
 from partswap.features import Encoded
-from partswap.images import Preprocess
+from partswap.preprocess import Preprocess
+from partswap.runs.sources import Source, importable, provide, sources_of
 from partswap.runs.tasks import Task, explain_task
 from partswap.search import Method
 from partswap.search.methods.goyal import Goyal
@@ -46,10 +50,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class FrozenNetwork:
-    """A network as plain bytes and arrays, so that an object store can share its weights."""
+    """A network as plain bytes and arrays, so that an object store can share its weights.
+
+    `sources` are the files in which a user defined its classes, which other processes may not be able to import.
+    """
 
     skeleton: bytes
     arrays: tuple[NDArray[Any], ...]
+    sources: tuple[Source, ...] = ()
 
     @classmethod
     def of(cls, network: nn.Module) -> FrozenNetwork:
@@ -57,17 +65,26 @@ class FrozenNetwork:
         file = io.BytesIO()
         pickler = _Freezer(file)
         try:
-            pickler.dump(network)
+            with importable({type(module) for module in network.modules()}):
+                pickler.dump(network)
+                sources = sources_of(pickler.modules)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise PartswapError(
                 f"the classifier {type(network).__name__} cannot be sent to other processes ({error}).",
                 "Define its classes and functions in a module, not inside a function.",
             ) from error
-        return cls(file.getvalue(), tuple(pickler.arrays))
+        return cls(file.getvalue(), tuple(pickler.arrays), sources)
 
     def build(self) -> nn.Module:
         """Put it together again."""
-        network: nn.Module = _Thawer(io.BytesIO(self.skeleton), self.arrays).load()
+        provide(self.sources)
+        try:
+            network: nn.Module = _Thawer(io.BytesIO(self.skeleton), self.arrays).load()
+        except (ImportError, AttributeError) as error:
+            raise PartswapError(
+                f"a worker process cannot import what the classifier is made of ({error}).",
+                "Install it on every machine; classes must be defined in a file or package, not in the script itself.",
+            ) from error
         return network.eval()
 
 
@@ -77,10 +94,14 @@ class _Freezer(pickle.Pickler):
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file, protocol=5)
         self.arrays: list[NDArray[Any]] = []
+        #: Where the classes and functions it is made of were defined.
+        self.modules: set[str] = set()
         self._seen: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> tuple[int, str, tuple[int, ...], bool, bool] | None:
         if not isinstance(obj, Tensor):
+            if isinstance(obj, type | FunctionType):
+                self.modules.add(obj.__module__)
             return None
         if id(obj) not in self._seen:
             self._seen[id(obj)] = len(self.arrays)
@@ -140,9 +161,9 @@ class Bundle:
             images = {image for task in tasks for image in (task.query, *task.distractors)}
             parts = {image: bench.facts.parts(image) for image in sorted(images)}
         return cls(
-            FrozenNetwork.of(bench.classifier.model),
+            FrozenNetwork.of(_bare(bench.classifier.model)),
             explainer.cut.layer,
-            explainer.preprocess,
+            explainer.preprocess.declared(),  # images are prepared already, by a function that may be anything
             list(bench.classifier.classes),
             bench.encodings,
             list(tasks),
@@ -152,17 +173,27 @@ class Bundle:
         )
 
 
+def _bare(network: nn.Module) -> nn.Module:
+    """Return the same network without the preprocessing it may carry, which may be a function of any kind."""
+    bare = copy.copy(network)
+    bare.__dict__.pop("preprocess", None)
+    return bare
+
+
 class Session:
     """A bundle in the process that explains it; the network is built once."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
-        self.explainer = Explainer(
-            bundle.network.build().to(bundle.device),
-            bundle.layer,
-            preprocess=bundle.preprocess,
-            class_names=bundle.classes,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartswapWarning)  # said already where the run was begun
+            self.explainer = Explainer(
+                bundle.network.build().to(bundle.device),
+                bundle.layer,
+                auxiliary=None,  # its grids are among the features
+                preprocess=bundle.preprocess,
+                class_names=bundle.classes,
+            )
         if bundle.tasks:
             # A head is checked on the first query it is used for: make that the same one in every process.
             self._explain(bundle.tasks[0], Goyal(max_edits=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
     from partswap.search import Method
 
+#: Which images are explained, by whether the model gets them right.
+Only = Literal["right", "wrong", "all"]
+
 METHOD_NAMES = ", ".join(registered("partswap.search.methods"))
 DATASET_NAMES = ", ".join(registered("partswap.data.sets"))
 #: What to give where a value has the wrong type, by field or by the kind of pydantic's error.
@@ -34,12 +37,24 @@ WANTED = {
 }
 
 
-def about(text: str, default: Any = ..., *, flag: str | None = None, matters: bool = True, **rules: Any) -> Any:
+def about(
+    text: str,
+    default: Any = ...,
+    *,
+    flag: str | None = None,
+    also: str | None = None,
+    matters: bool = True,
+    later: bool = False,
+    **rules: Any,
+) -> Any:
     """Return a field with its help text.
 
-    Its flag is given if that is not its name; a field matters if another value would give other explanations.
+    Its flag is given if that is not its name, `also` is another spelling of it; a field matters if another value would
+    give other explanations. One that came `later` is recorded only where it is not at its default, so that runs of
+    earlier versions stay what they are.
     """
-    return Field(default, description=text, json_schema_extra={"flag": flag, "matters": matters}, **rules)
+    extra: Any = {"flag": flag, "also": also, "matters": matters, "later": later}
+    return Field(default, description=text, json_schema_extra=extra, **rules)
 
 
 class RunConfig(BaseModel):
@@ -65,14 +80,30 @@ class RunConfig(BaseModel):
     )
     model: str = about(MODEL_HELP, matters=False)
     weights: str | None = about("Its weights: a file, or 'default' for official ones.", None, matters=False)
+    classes: str | None = about(
+        "Names of its classes, if it does not say them: a file (one per line, or JSON), or 'imagenet'.",
+        None,
+        matters=False,
+        later=True,
+    )
     layer: str | None = about("Where to cut it (see partswap layers).", None)
-    auxiliary: str | None = about(AUXILIARY_HELP, None)
+    auxiliary: str | None = about(AUXILIARY_HELP, "auto")
     tau: float | None = about("Temperature of the auxiliary, if not its own.", None, gt=0)
     methods: tuple[str, ...] = about(f"Method: {METHOD_NAMES}; repeat.", ("partswap",), flag="--method")
-    settings: Mapping[str, Mapping[str, Any]] = about("METHOD.NAME=VALUE; repeat for more.", {}, flag="--setting")
+    settings: Mapping[str, Mapping[str, Any]] = about(
+        "NAME=VALUE for all methods that have it, or METHOD.NAME=VALUE; repeat for more.",
+        {},
+        flag="--set",
+        also="--setting",
+    )
     distractors: int = about("How many images to take regions from.", 20, ge=1)
     selection: Literal["confusion", "attributes"] = about(
         "Which class to explain towards: confusion or attributes.", "confusion"
+    )
+    only: Only = about(
+        "Which images: those the model gets right, those it gets wrong (towards their true class), or all.",
+        "right",
+        later=True,
     )
     queries: int | None = about("Explain only so many images, drawn at random.", None, ge=1)
     seed: int = about("For everything random.", 0, ge=0)
@@ -107,6 +138,11 @@ class RunConfig(BaseModel):
     def _words(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
+    @field_validator("auxiliary")
+    @classmethod
+    def _without(cls, value: str | None) -> str | None:
+        return None if value == "none" else value
+
     @field_validator("tau", mode="before")
     @classmethod
     def _number(cls, value: Any) -> Any:
@@ -118,8 +154,49 @@ class RunConfig(BaseModel):
         """Return the same configuration with some fields changed, checked as a new one is."""
         return RunConfig(**{**dict(self), **changes})
 
+    def anchored(self, *where: Path) -> RunConfig:
+        """Return the same configuration with absolute paths of data, weights and networks.
+
+        Relative ones are looked for in the folders `where`, then in the one we are in; what is nowhere, such as the
+        name of a network, stays as it is. What a run's result depends on does not change.
+        """
+
+        def place(text: str) -> str:
+            if text in ("", "default"):  # official weights
+                return text
+            return str(next((folder / text for folder in (*where, Path.cwd()) if (folder / text).exists()), text))
+
+        def network(text: str) -> str:
+            if text.startswith("hf:"):
+                return f"hf:{place(text.removeprefix('hf:'))}"
+            file, _, function = text.rpartition(":")
+            if file.endswith(".py"):
+                return f"{place(file)}:{function}"
+            return found if Path(found := place(text)).is_dir() else text
+
+        changes: dict[str, Any] = {"model": network(self.model)}
+        if self.path is not None:
+            changes["path"] = Path(place(str(self.path)))
+        if self.weights is not None:
+            changes["weights"] = place(self.weights)
+        if self.classes is not None:
+            changes["classes"] = place(self.classes)
+        if self.auxiliary is not None:
+            changes["auxiliary"] = self._auxiliary(place)
+        return self.with_(**changes)
+
+    def _auxiliary(self, place: Callable[[str], str | None]) -> str:
+        """Return the auxiliary with its weights put elsewhere."""
+        from partswap.models.auxiliaries import AuxiliaryChoice
+
+        choice = AuxiliaryChoice.parse(str(self.auxiliary))
+        return str(replace(choice, weights=place(choice.weights))) if choice.weights else str(choice)
+
     def build_methods(self, tau: float | None = None) -> dict[str, Method]:
-        """Return the methods by name with their settings; `tau` is the auxiliary's, for those that have one."""
+        """Return the methods by name with their settings.
+
+        `tau` is the auxiliary's, for those that do not find one themselves; if the configuration says one, for all.
+        """
         from partswap.search import METHODS
 
         kinds = {name: METHODS.get(name) for name in self.methods}
@@ -131,24 +208,25 @@ class RunConfig(BaseModel):
                 )
         built = {}
         for name, kind in kinds.items():
-            usual = {"tau": tau} if tau is not None and "tau" in inspect.signature(kind).parameters else {}
+            usual = {"tau": self.tau} if self.tau and "tau" in inspect.signature(kind).parameters else {}
             given = check_options(
                 kind, self.settings.get(name, {}), what=f"the method {name}", word="setting", label=f"{name}.{{name}}"
             )
-            built[name] = kind(**usual | given)
+            method = kind(**usual | given)
+            built[name] = method if tau is None else method.suited(tau)
         return built
 
     def record(self) -> dict[str, Any]:
         """Return all fields as plain values."""
-        return self.model_dump(mode="json", fallback=str)
+        fields = RunConfig.model_fields
+        usual = {n for n in fields if _extra(n)["later"] and getattr(self, n) == fields[n].default}
+        return self.model_dump(mode="json", fallback=str, exclude=usual)
 
     def deciding(self) -> dict[str, Any]:
         """Return the fields that decide the result; the path of an auxiliary's weights is left out."""
-        from partswap.models.auxiliaries import AuxiliaryChoice
-
         found = {name: value for name, value in self.record().items() if _extra(name)["matters"]}
         if self.auxiliary is not None:
-            found["auxiliary"] = str(replace(AuxiliaryChoice.parse(self.auxiliary), weights=None))
+            found["auxiliary"] = self._auxiliary(lambda _: None)
         return found
 
     @classmethod
@@ -162,17 +240,24 @@ def flag_of(name: str) -> str:
     return _extra(name)["flag"] or f"--{name.replace('_', '-')}"
 
 
+def flags_of(name: str) -> list[str]:
+    """Return all spellings of the flag of a field, the usual one first."""
+    also = _extra(name)["also"]
+    return [flag_of(name), *([also] if also else [])]
+
+
 def read_config(path: Path | None, flags: Mapping[str, Any] | None = None) -> RunConfig:
     """Return a configuration from a YAML file (if there is one) and flags, which win where they are not None."""
     values, where = ({}, {}) if path is None else _read_yaml(path)
-    for name, value in (flags or {}).items():
+    # Settings last: which methods have them must be known.
+    for name, value in sorted((flags or {}).items(), key=lambda item: item[0] == "settings"):
         if value is None or value == []:
             continue
         said: Mapping[str, Any] = values[name] if isinstance(values.get(name), Mapping) else {}
         if name == "options":
             value = {**said, **parse_options(value)}
         elif name == "settings":
-            value = _parse_settings(said, value)
+            value = _parse_settings(said, value, values.get("methods"))
         values[name], where[name] = value, f"from {flag_of(name)}"
     return RunConfig(where, **values)
 
@@ -208,13 +293,32 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return values, where
 
 
-def _parse_settings(given: Mapping[str, Any], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _parse_settings(given: Mapping[str, Any], texts: Sequence[str], methods: Any) -> dict[str, dict[str, Any]]:
+    """Return settings by method; what is said for all methods gives way to what is said for one."""
     found = {method: dict(values) for method, values in given.items() if isinstance(values, Mapping)}
-    for name, value in parse_options(texts).items():
+    told = parse_options(texts)
+    for name, value in sorted(told.items(), key=lambda item: "." in item[0]):
         method, dot, setting = name.partition(".")
-        if not dot:
-            raise SettingError(f"the setting is {name!r}.", "Write METHOD.NAME=VALUE, as in paper.keep=0.1.")
-        found.setdefault(method, {})[setting] = value
+        for taker in [method] if dot else _takers(name, methods):
+            found.setdefault(taker, {})[setting if dot else name] = value
+    return found
+
+
+def _takers(setting: str, methods: Any) -> list[str]:
+    """Return which of the methods have a setting."""
+    from partswap.search import METHODS
+
+    names = [methods] if isinstance(methods, str) else methods or RunConfig.model_fields["methods"].default
+    if not isinstance(names, list | tuple):
+        return []  # refused with a better word where all fields are checked
+    takes = {name: inspect.signature(METHODS.get(str(name))).parameters for name in names}
+    found = [name for name, parameters in takes.items() if setting in parameters]
+    if not found:
+        known = sorted({parameter for parameters in takes.values() for parameter in parameters})
+        raise SettingError(
+            f"no method that is run has the setting {setting!r} (methods: {', '.join(takes)}).",
+            f"{suggest(setting, known)} Settings: {', '.join(known)}.".strip(),
+        )
     return found
 
 

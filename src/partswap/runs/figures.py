@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
-from partswap.counterfactual import Counterfactual
+from partswap.counterfactual import Counterfactual, Pictures
 from partswap.data.base import Dataset
-from partswap.images import Preprocess
 from partswap.metrics import METRICS, Score
 from partswap.pictures import COLORS, used_distractors
+from partswap.preprocess import Preprocess
 from partswap.runs.tasks import Task
 from partswap.runs.workbench import Workbench
 
@@ -22,12 +23,12 @@ EXAMPLES = 4
 def with_pictures(cf: Counterfactual, task: Task, data: Dataset, preprocess: Preprocess) -> Counterfactual:
     """Return a counterfactual with its images; only those that are drawn are read."""
     used = set(used_distractors(cf))
-    blank = Image.new("RGB", (1, 1))
+    blank = Image.new("RGB", preprocess.shape[::-1])
     donors = [
         preprocess.canvas(data.image(index)) if position in used else blank
         for position, index in enumerate(task.distractors[: cf.distractors])
     ]
-    return cf.with_images(preprocess.canvas(data.image(task.query)), donors)
+    return replace(cf, pictures=Pictures(preprocess.canvas(data.image(task.query)), donors))
 
 
 def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], bench: Workbench, path: Path) -> Path:

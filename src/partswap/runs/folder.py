@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +15,15 @@ from typing import Any
 
 from partswap._version import __version__
 from partswap.counterfactual import Counterfactual
+from partswap.data.base import DATASETS, Dataset, open_dataset
 from partswap.errors import FileFormatError, PartswapError, SettingError
+from partswap.models.open import open_classifier
+from partswap.preprocess import Preprocess
 from partswap.runs.bundle import Shard
 from partswap.runs.config import RunConfig
 from partswap.runs.records import counterfactuals_of, edits_table, read_table, temporary_of, timings_table, write_table
 from partswap.runs.tasks import Task
-from partswap.store import locked, read_json, write_json
+from partswap.store import locked, read_json, refuse_strangers, write_json
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,42 @@ class Run:
 
     @cached_property
     def config(self) -> RunConfig:
-        """The settings it was made with."""
-        return RunConfig.from_record(self.record["settings"])
+        """The settings it was made with; relative paths (of earlier versions) are absolute where they are found."""
+        return RunConfig.from_record(self.record["settings"]).anchored(*self._began_in())
+
+    def _began_in(self) -> list[Path]:
+        """Return where the command was run, if that is known: earlier versions only told the path to this folder."""
+        if "cwd" in self.record:
+            return [Path(self.record["cwd"])]
+        here, out = self.folder.absolute(), Path(self.record["settings"]["out"]).parts
+        return [here.parents[len(out) - 1]] if out and here.parts[-len(out) :] == out else []
+
+    def open_data(self) -> Dataset:
+        """Return the images it explains, after checking that they are those; it does not matter from where."""
+        config = self.config
+        if config.path is not None and not config.path.exists():
+            raise SettingError(
+                f"the images that {self.folder} explains are not at {config.path}.",
+                "Put them there again, or correct the path in its run.json (settings, path)."
+                if config.path.is_absolute()
+                else "Go to the folder where the run was made, or make the path in its run.json (settings, path) "
+                "absolute.",
+            )
+        kinds = inspect.signature(DATASETS.get(config.data)).parameters
+        options = {
+            # A file among the options is named as it was when the run began.
+            name: next((str(found) for folder in self._began_in() if (found := folder / str(value)).is_file()), value)
+            if name in kinds and "Path" in str(kinds[name].annotation)
+            else value
+            for name, value in config.options.items()
+        }
+        data = open_dataset(config.data, config.path, config.split, **options)
+        if data.fingerprint() != self.record["fingerprints"]["data"]:
+            raise SettingError(
+                f"the images in {config.path or config.data} are not those that {self.folder} explains.",
+                "Restore them, or run again.",
+            )
+        return data
 
     @property
     def methods(self) -> list[str]:
@@ -89,6 +127,19 @@ class Run:
             write_table(timings_table(shard.start, tasks, found), self.path(shard, "timings"))
             write_table(edits_table(shard.start, tasks, found, names), self.path(shard))
 
+    def open_preprocess(self) -> Preprocess:
+        """Return how its images were prepared; where that is a function, the classifier is opened again."""
+        record = self.record["preprocess"]
+        if "function" not in record:
+            return Preprocess.of_record(record)
+        found = open_classifier(self.config.model, self.config.weights, self.config.classes).preprocess
+        if found.key() != record["key"]:
+            raise FileFormatError(
+                f"the images of {self.folder} were prepared by {record['function']}, which gives others now.",
+                "Run again, into another folder.",
+            )
+        return found
+
     def tidy(self) -> None:
         """Remove what a killed process left half written."""
         for leftover in self.folder.glob(".*.json.*.tmp"):
@@ -108,11 +159,11 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     path = folder / "run.json"
     if not path.exists():
-        raise PartswapError(f"{folder} holds no run.", "Give the folder that partswap run wrote (--out).")
+        raise PartswapError(f"{folder} holds no run.", "Give the folder that partswap run wrote ({out}).")
     record = read_json(path)
     needed = {"settings", "tasks", "classes", "fingerprints", "preprocess", "grid"}
     if not isinstance(record, dict) or not needed <= set(record):
-        raise FileFormatError(f"{path} is not about a run.", "Give the folder that partswap run wrote (--out).")
+        raise FileFormatError(f"{path} is not about a run.", "Give the folder that partswap run wrote ({out}).")
     return Run(folder, record)
 
 
@@ -125,20 +176,28 @@ def versions() -> dict[str, str]:
 
 def begin(folder: Path, record: Mapping[str, Any]) -> Run:
     """Return the run of a folder: a new one, or the one that was begun there with the same settings."""
+    check_place(folder)
     with enough_room(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "run.json").exists():
             run = read_run(folder)
             refuse_others(run, record)
         else:
-            if any(folder.glob("edits/*/*.parquet")):
-                raise SettingError(
-                    f"{folder} holds edits but no run.json.", "Choose another folder (--out), or empty this one."
-                )
             write_json(folder / "run.json", record)
             run = read_run(folder)
         run.tidy()
     return run
+
+
+def check_place(folder: Path) -> None:
+    """Raise an error if a folder is neither a run, nor new, nor what a run left that was killed at its beginning."""
+    if any(folder.glob("edits/*/*.parquet")) and not (folder / "run.json").exists():
+        raise SettingError(
+            f"{folder} holds edits but no run.json.", "Choose another folder ({out}), or empty this one."
+        )
+    refuse_strangers(folder, "run", ["run.json"], [".run.json.*.tmp"])
+    if (folder / "run.json").exists():
+        read_run(folder)  # it is about a run
 
 
 def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
@@ -146,8 +205,11 @@ def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
     then, now = ({**r, "settings": RunConfig.from_record(r["settings"]).deciding()} for r in (run.record, record))
     differ = []
     titles = {"settings": "", "methods": "settings of ", "versions": "version of ", "fingerprints": "fingerprint of "}
+    usual = {name: field.default for name, field in RunConfig.model_fields.items()}
     for part, title in titles.items():
         old, new = then.get(part, {}), now.get(part, {})  # what is not known yet is not compared
+        if part == "settings":  # a field that came later is recorded only where it is not at its default
+            old, new = ({name: each.get(name, usual[name]) for name in {**old, **new}} for each in (old, new))
         for name, value in new.items():
             if (part, name) != ("versions", "python") and old.get(name) != value:
                 differ.append(f"{title}{name} ({old.get(name)} then, {value} now)")
@@ -181,6 +243,6 @@ def only_one(folder: Path) -> Iterator[None]:
     with locked(folder, wait=False) as ours:
         if ours is False:
             raise PartswapError(
-                f"another process is working in {folder}.", "Wait for it, or choose another folder (--out)."
+                f"another process is working in {folder}.", "Wait for it, or choose another folder ({out})."
             )
         yield

@@ -86,7 +86,7 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise PartswapError(
             f"there is no Ray cluster at {address or 'this machine'} ({' '.join(str(error).split())}).",
-            "Check --address ('ray start --head' prints it), or leave it out to start one here.",
+            "Check {address} ('ray start --head' prints it), or leave it out to start one here.",
         ) from error
 
 

@@ -41,6 +41,9 @@ EDITS = pa.schema(
         pa.field("probability", pa.float64()),
         pa.field("predicted", pa.int32()),
         pa.field("objective", pa.float64()),
+        # Probabilities of the class said before the edits; older files do not have them.
+        pa.field("own_before", pa.float64()),
+        pa.field("own", pa.float64()),
     ]
 )
 TIMINGS = pa.schema(
@@ -50,7 +53,7 @@ TIMINGS = pa.schema(
         pa.field("seconds", pa.float64(), nullable=False),
     ]
 )
-_EDIT = ("query_cell", "distractor", "distractor_cell", "probability", "predicted", "objective")
+_EDIT = ("query_cell", "distractor", "distractor_cell", "probability", "predicted", "objective", "own")
 #: Parts of `Counterfactual.source` that columns tell; the others are usually the same for a whole method.
 _TOLD = ("evaluator", "query", "distractors", "distractor_indices", "class_names")
 
@@ -66,11 +69,11 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
             "task": number, "query": task.query, "name": name, "query_class": cf.query_class, "target": cf.target,
             "distractors": donors, "before": cf.before.probability, "edits": len(cf.edits), "flipped": cf.flipped,
             "evaluations": cf.evaluations, "evaluator": cf.source.get("evaluator"),
-            "extra": json.dumps(extra, sort_keys=True) if extra else None,
+            "extra": json.dumps(extra, sort_keys=True) if extra else None, "own_before": cf.before.own,
         }  # fmt: skip
         for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
             own = (edit.query_cell, donors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
-            values = (*own, after.probability, after.predicted, after.objective)
+            values = (*own, after.probability, after.predicted, after.objective, after.own)
             rows.append({**common, "step": step, **dict(zip(_EDIT, values, strict=True))})
         if not cf.edits:
             rows.append({**common, "step": 0, **dict.fromkeys(_EDIT)})
@@ -124,7 +127,7 @@ def _explanation(
     for row in rows:
         image = donors.index(row["distractor"])
         edits.append(Edit(row["query_cell"], image * grid.cells + row["distractor_cell"], image))
-        trace.append(Step(row["probability"], row["predicted"], row["objective"]))
+        trace.append(Step(row["probability"], row["predicted"], row["objective"], row.get("own")))
     manner = {**about, **json.loads(first["extra"] or "{}")}
     named = {first["query_class"], first["target"], *(step.predicted for step in trace)}
     source = {
@@ -137,7 +140,8 @@ def _explanation(
     }
     found = Counterfactual(
         query_class=first["query_class"], target=first["target"], grid=grid, distractors=len(donors),
-        edits=tuple(edits), before=Step(first["before"], first["query_class"]), trace=tuple(trace),
+        edits=tuple(edits), trace=tuple(trace),
+        before=Step(first["before"], first["query_class"], own=first.get("own_before")),
         flipped=first["flipped"], method=about["method"], settings=manner["settings"], source=source,
         evaluations=first["evaluations"], seconds=seconds,
     )  # fmt: skip

@@ -7,8 +7,9 @@ into shards; each becomes one file, whole or absent. Running the same command ag
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from partswap.data.base import Dataset, digest
@@ -18,11 +19,11 @@ from partswap.metrics import METRICS, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import check_device, fast_precision
-from partswap.progress import Track, no_progress
+from partswap.progress import Advance, Track, no_progress, step
 from partswap.runs import figures
 from partswap.runs.bundle import Bundle, Shard
 from partswap.runs.config import RunConfig
-from partswap.runs.folder import Run, begin, enough_room, only_one, read_run, refuse_others, versions
+from partswap.runs.folder import Run, begin, check_place, enough_room, only_one, read_run, refuse_others, versions
 from partswap.runs.tasks import Tasks, plan_tasks
 from partswap.runs.workbench import Workbench, open_workbench
 from partswap.runs.workers import Found, explain_here
@@ -50,10 +51,16 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
         config = config.with_(precision=fast_precision())
     if config.device == "auto" or config.on == "local":  # a cluster may have what this machine lacks
         config = config.with_(device=check_device(config.device))
+    config = config.anchored()
+    check_place(config.out)
+    _refuse_inside(config)
     with only_one(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed
             refuse_others(read_run(config.out), {"settings": config.record(), "versions": versions()})
-        bench = bench or open_workbench(config, track)
+        if bench is None:
+            for method in config.build_methods().values():
+                method.check_auxiliary(config.auxiliary is not None)
+            bench = open_workbench(config, track)
         auxiliary = bench.explainer.auxiliary
         methods = config.build_methods(auxiliary.tau if auxiliary else None)
         tasks, skipped = plan_run(config, bench)
@@ -62,24 +69,41 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
         if missing:
             # Metrics and figures are made again when there are new explanations.
             (config.out / "metrics.json").unlink(missing_ok=True)
-            fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
-            bundle = Bundle.of(bench, tasks.tasks, fitted, config.device)
+            with step(track, "preparing methods"):
+                fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
+                bundle = Bundle.of(bench, tasks.tasks, fitted, config.device)
             _explain(made, missing, bundle, config, bench.data, track)
         if not _measured(made):
             _finish(made, bench, track)
     return made
 
 
+def _refuse_inside(config: RunConfig) -> None:
+    """Raise an error if a new run would lie where every folder counts as a class."""
+    if config.data != "folder" or config.path is None or (config.out / "run.json").exists():
+        return
+    if config.path.resolve() in config.out.resolve().parents:
+        raise SettingError(
+            f"{config.out} lies in the folder of the images, {config.path}, where it would count as a class.",
+            "Choose a folder outside ({out}).",
+        )
+
+
 def plan_run(config: RunConfig, bench: Workbench) -> tuple[Tasks, dict[str, Any]]:
     """Return what to explain, and what is left out and why."""
     targets = None if config.selection == "confusion" else _by_attributes(bench.data)
     logits, labels = bench.encodings.logits, bench.data.labels()
-    every = plan_tasks(logits, labels, distractors=config.distractors, seed=config.seed, targets=targets)
+    every = plan_tasks(
+        logits, labels, distractors=config.distractors, seed=config.seed, targets=targets, only=config.only
+    )
     tasks = every.first(config.queries, seed=config.seed)
+    wrong = every.misclassified if config.only == "right" else 0
+    right = len(bench.data) - every.misclassified if config.only == "wrong" else 0
     return tasks, {
         "unreadable_images": len(bench.data.skipped),
-        "misclassified_queries": every.misclassified,
-        "queries_without_distractors": len(bench.data) - every.misclassified - len(every),
+        "misclassified_queries": wrong,
+        "correct_queries": right,
+        "queries_without_distractors": len(bench.data) - wrong - right - len(every),
         "classes_without_distractors": [bench.data.classes[c] for c in every.without_distractors],
         "not_drawn": len(every) - len(tasks),
     }
@@ -99,8 +123,15 @@ def _record(
 ) -> dict[str, Any]:
     auxiliary = bench.explainer.auxiliary
     logits = bench.encodings.logits.numpy()
+    if bench.encodings.aux is not None:
+        some = range(0, len(bench.data), -(-len(bench.data) // 100))
+        bench.explainer.check_familiar(bench.encodings.aux[list(some)])
+    # A mistake is explained towards the true class, everything else away from it.
+    mistakes = sum(bench.data.label(task.query) == task.target for task in tasks.tasks)
     return {
         "settings": config.record(),
+        # What relative paths among the options are relative to.
+        "cwd": str(Path.cwd()),
         # With the defaults of today: another version may have others.
         "methods": {name: {**method.record(), "memory_mb": method.memory_mb} for name, method in methods.items()},
         "versions": versions(),
@@ -115,11 +146,14 @@ def _record(
         },
         "images": len(bench.data),
         "tasks": len(tasks),
+        "explained": {"right": len(tasks) - mistakes, "wrong": mistakes},
         "skipped": dict(skipped),
         "classes": [str(name) for name in bench.data.classes],
         "layer": bench.explainer.cut.layer,
+        "auxiliary": auxiliary.name if auxiliary else None,
+        "notes": list(bench.explainer.notes),
         "grid": list(bench.explainer.cut.grid),
-        "preprocess": asdict(bench.classifier.preprocess),
+        "preprocess": bench.classifier.preprocess.record(),
     }
 
 
@@ -156,17 +190,24 @@ def _measured(made: Run) -> bool:
     return path.exists() and all(set(METRICS.names()) <= set(found) for found in read_json(path).values())
 
 
+def _metrics_bar(made: Run, track: Track) -> AbstractContextManager[Advance]:
+    # Intervals and figures of a method take as long as many explanations: they count, too.
+    return track("metrics and figures", len(made.methods) * (made.record["tasks"] + 2))
+
+
 def _finish(made: Run, bench: Workbench, track: Track) -> None:
     """Write figures, then metrics, which say that everything is there."""
     scores: dict[str, dict[str, Score]] = {}
-    with enough_room(made.folder), track("metrics", len(made.methods) * made.record["tasks"]) as advance:
+    with enough_room(made.folder), _metrics_bar(made, track) as advance:
         for method in made.methods:
             rows, explained = [], list(made.explained(method).values())
             for task, cf in explained:
-                rows.append((cf, bench.facts.evidence(task)))
+                rows.append((cf, bench.facts.evidence(task, cf.query_class)))
                 advance(1)
             scores[method] = score_all(rows, resamples=RESAMPLES)
+            advance(1)
             figures.draw_examples(explained, bench, made.folder / "figures" / f"{method}.png")
+            advance(1)
         figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
         content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
         write_json(made.folder / "metrics.json", content)

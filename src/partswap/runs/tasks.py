@@ -20,9 +20,10 @@ from partswap.errors import PartswapError, SettingError
 from partswap.explainer import Explainer
 from partswap.features import Encoded
 from partswap.grid import GridShape
-from partswap.images import Preprocess
 from partswap.metrics import Evidence
+from partswap.preprocess import Preprocess
 from partswap.progress import Track, no_progress
+from partswap.runs.config import Only
 from partswap.search import Method
 from partswap.search.problem import CellParts
 
@@ -41,7 +42,7 @@ class Tasks:
     """All explanations of a split, in the order of the images, and why some images have none."""
 
     tasks: list[Task]
-    #: Images that the model gets wrong: there is no right decision to explain.
+    #: Images that the model gets wrong, whether they are explained or not.
     misclassified: int
     #: Target classes of which the model gets no image right.
     without_distractors: list[int] = field(default_factory=list)
@@ -64,12 +65,14 @@ def plan_tasks(
     distractors: int = 20,
     seed: int = 0,
     targets: Mapping[int, int] | None = None,
+    only: Only = "right",
 ) -> Tasks:
     """Return what to explain: every image the model gets right, towards the class it is most confused with.
 
     `logits` ``(n, classes)`` and `labels` ``(n,)`` are those of the evaluated split. Distractors are drawn from the
     images of the target class that the model gets right. `targets` maps class to class; by default it comes from the
-    confusion matrix.
+    confusion matrix. With `only` "wrong" the images are those it gets wrong, towards their true class ("why is this
+    not what it is?"); with "all" both, each in its way.
     """
     truth = torch.from_numpy(labels)
     right = logits.argmax(1) == truth
@@ -78,15 +81,22 @@ def plan_tasks(
     donors_of: dict[int, list[int]] = {}
     for index in right.nonzero().flatten().tolist():
         donors_of.setdefault(int(labels[index]), []).append(index)
+    asked = {"right": right, "wrong": ~right, "all": torch.ones_like(right)}[only]
     tasks: list[Task] = []
     empty: set[int] = set()
-    for query in right.nonzero().flatten().tolist():
-        target = targets[int(labels[query])]
+    for query in asked.nonzero().flatten().tolist():
+        label = int(labels[query])
+        target = targets[label] if right[query] else label
         donors = draw_distractors(donors_of.get(target, ()), distractors, seed=seed, query=query)
         if donors:
             tasks.append(Task(query, target, tuple(donors)))
         else:
             empty.add(target)
+    if only == "wrong" and not asked.any():
+        raise PartswapError(
+            f"there is nothing to explain: the model gets all {len(labels)} images right.",
+            "Explain those (only: right), or use more images.",
+        )
     if not tasks:
         raise PartswapError(
             f"there is nothing to explain: the model gets {int(right.sum())} of {len(labels)} images right, and "
@@ -145,7 +155,12 @@ class Facts:
         """Return the parts with a keypoint in each cell of an image; empty sets if it has no annotations."""
         return self[index].keypoints or (frozenset[str](),) * self.grid.cells
 
-    def evidence(self, task: Task) -> Evidence:
-        """Return what is known about the images of a task."""
-        differing = self.data.differing_parts(self.data.label(task.query), task.target)
+    def evidence(self, task: Task, said: int | None = None) -> Evidence:
+        """Return what is known about the images of a task; `said` is what the model says of its query.
+
+        The two classes that differ are the query's own and the target; where these are one, because a mistake is
+        explained towards the true class, the class that the model took it for and the target.
+        """
+        own = self.data.label(task.query)
+        differing = self.data.differing_parts(said if own == task.target and said is not None else own, task.target)
         return Evidence(self[task.query], [self[k] for k in task.distractors], differing)

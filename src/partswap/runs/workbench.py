@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from partswap.data.base import Dataset, open_dataset
 from partswap.errors import DataError, ShapeError
 from partswap.explainer import Explainer
-from partswap.features import Encoded, encode_dataset
+from partswap.features import Encoded, encode_dataset, fitted_auxiliary
 from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.checkpoints import Classifier
-from partswap.models.open import numbered, open_classifier
+from partswap.models.names import numbered, plain
+from partswap.models.open import open_classifier
 from partswap.models.precision import devices, fast_precision
-from partswap.progress import Track, no_progress
+from partswap.progress import Track, no_progress, step
 from partswap.runs.config import RunConfig
 from partswap.runs.tasks import Facts
 
@@ -35,13 +37,12 @@ class Workbench:
     @cached_property
     def explainer(self) -> Explainer:
         """The explainer, with the default method."""
-        return Explainer(
-            self.classifier.model,
-            self.layer,
-            auxiliary=self.auxiliary,
-            preprocess=self.classifier.preprocess,
-            class_names=list(self.classifier.classes),
-        )
+        with step(self.track, "cutting the network"):
+            made = Explainer(self.classifier, self.layer, auxiliary=self.auxiliary)
+        if made.auxiliary is None:
+            return made
+        options: dict[str, Any] = {"cache": self.cache, "track": self.track}
+        return made.with_auxiliary(fitted_auxiliary(self.data, made.auxiliary, made.preprocess, **options))
 
     @cached_property
     def encodings(self) -> Encoded:
@@ -60,8 +61,10 @@ class Workbench:
 
 def open_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
     """Return data, classifier and auxiliary of a configuration."""
-    data = open_dataset(config.data, config.path, config.split, **config.options)
-    classifier = open_classifier(config.model, config.weights)
+    with step(track, "opening the data set"):
+        data = open_dataset(config.data, config.path, config.split, **config.options)
+    with step(track, "opening the classifier"):
+        classifier = open_classifier(config.model, config.weights, config.classes)
     if len(classifier.classes) != len(data.classes):
         raise ShapeError(
             f"the classifier has {len(classifier.classes)} classes and the data set {len(data.classes)}.",
@@ -82,7 +85,7 @@ def _check_names(known: Sequence[str], found: Sequence[str]) -> None:
     if list(known) == numbered(len(known)):
         return
     for index, (mine, yours) in enumerate(zip(known, found, strict=True)):
-        if mine != yours:
+        if plain(mine) != plain(yours):
             raise DataError(
                 f"class {index} of the classifier is {mine!r}, and of the data set {yours!r}.",
                 "Use the data set it was trained on, with the same options.",

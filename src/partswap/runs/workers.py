@@ -94,7 +94,7 @@ def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator
                         code = worker.process.exitcode
                         raise PartswapError(
                             f"a worker process died {lost[shard]} times on the same shard ({shard}, exit code {code}).",
-                            "If the machine ran out of memory, use fewer --workers or a smaller memory_mb, and run "
+                            "If the machine ran out of memory, use fewer {workers} or a smaller memory_mb, and run "
                             "again: what is done is kept.",
                         ) from None
                     waiting.appendleft(shard)

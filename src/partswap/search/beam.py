@@ -6,13 +6,15 @@ looks at the swaps that could follow, ranks them, and keeps the best. `objective
 - ``"paper"``: ``log g + lam * log L_s`` of the latest edit, as published. Apply the best; stop when the decision has
   flipped.
 - ``"set"``: ``log g + lam * mean(log L_s over its edits)``. Stop at the first depth at which a candidate flips the
-  decision and take the best that does.
+  decision. Of those that do, take the one whose swaps are most alike: how sure the model then is matters no more.
+  (Without a semantic term, the one it is surest of.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +23,11 @@ from partswap.counterfactual import Step
 from partswap.heads import Prepared, SwapEvaluator
 from partswap.heads.base import lead
 from partswap.search.candidates import Candidates
-from partswap.search.screening import screen_size, screened, shared_size
+from partswap.search.screening import Corrections, screen_size, screened, shared_size
 from partswap.search.settings import SearchSettings
+
+#: After so many edits without a flip it is asked whether there can be one at all.
+PATIENCE = 12
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,16 @@ class Path:
     edits: tuple[tuple[int, int], ...]
     likeness: float  # sum of log L_s over the edits
     steps: tuple[Step, ...]
+
+
+class Proposals(NamedTuple):
+    """Swaps that are worth an exact evaluation."""
+
+    state: Tensor  #: which list of edits each would be added to
+    i: Tensor  #: its query cell
+    j: Tensor  #: its distractor cell
+    likeness: Tensor  #: the semantic part of its rank, not yet times lam
+    estimate: Tensor | None  #: its first-order score; None where all swaps are evaluated
 
 
 class BeamSearch:
@@ -45,21 +60,36 @@ class BeamSearch:
         self.screen = screen_size(evaluator, self.beam) if settings.screen == "auto" else settings.screen
         self.shared = shared_size(evaluator) if settings.screen == "auto" else None
         self.evaluations = 0
+        self.corrections: Corrections | None = None
+        #: What the model says of the query.
+        self.said = int(evaluator.start.logits[0].argmax())
+        #: Whether the search was ended because no distractor, put in as a whole, makes the model say the target.
+        self.gave_up = False
+        # Where all that the head reads are cells, swaps reach what no single distractor does.
+        stays = evaluator.context is not None
+        self.patience = PATIENCE if stays and settings.max_edits is None else None
 
     def run(self, candidates: Candidates, limit: int) -> Path:
         """Return the best list of at most `limit` edits from the query on; its last step says whether it flips."""
         paths = [Path((), 0.0, ())]
         start = prepared = self.evaluator.start
-        for _ in range(limit):
-            state, i, j, likeness = self._proposals(prepared, paths, candidates)
+        for depth in range(limit):
+            if depth == self.patience and not self._reachable():
+                self.gave_up = True
+                break
+            found = self._proposals(prepared, paths, candidates)
+            state, i, j = found.state, found.i, found.j
             if len(i) == 0:
                 break
             scores, flips = self.evaluator.evaluate(prepared, state, i, j, self.target, flips=self.objective == "set")
             self.evaluations += len(i)
-            ranks = scores + self.lam * likeness
+            if self.corrections is not None and found.estimate is not None:
+                self.corrections.learn(i * candidates.shape[1] + j, scores - found.estimate)
+            ranks = scores + self.lam * found.likeness
             flipping = flips.nonzero().flatten() if self.objective == "set" else flips.new_zeros(0, dtype=torch.long)
             done = len(flipping) > 0
-            order = self._best(ranks, flipping if done else None)
+            alike = self.likeness is not None
+            order = self._best(found.likeness if done and alike else ranks, flipping if done else None)
             kept = self._distinct(order, paths, state, i, j, 1 if done else self.beam)
             prepared = self.evaluator.advance(prepared, state[kept], i[kept], j[kept])
             paths = [
@@ -71,8 +101,17 @@ class BeamSearch:
                     return self._ordered(path, start) if self.objective == "set" else path
         return paths[0]
 
+    def _reachable(self) -> bool:
+        """Tell whether the model says the target of any distractor's cells in place of all of the query's.
+
+        With a vision transformer it may not, since the class token stays the query's: then single swaps hardly ever
+        reach it, and all the cells there are would be tried.
+        """
+        grids = self.evaluator.donors.view(-1, self.evaluator.shape.cells, self.evaluator.donors.shape[1])
+        return any(bool((self.evaluator.run(g[None]).argmax(1) == self.target).any()) for g in grids)
+
     def _ordered(self, path: Path, prepared: Prepared) -> Path:
-        """Return the same set of edits, each time the one that helps most first.
+        """Return the same set of edits, the most alike first; without a semantic term, each time what helps most.
 
         A set is reached in several orders whose ranks differ by rounding only; this makes the order mean something,
         and the same on every machine. Where rounding also decides whether the set flips, it stays as it was found.
@@ -82,10 +121,9 @@ class BeamSearch:
             i, j = torch.tensor(sorted(remaining), device=prepared.cells.device).unbind(1)
             scores, _ = self.evaluator.evaluate(prepared, torch.zeros_like(i), i, j, self.target, flips=False)
             self.evaluations += len(i)
-            ranks = scores
-            if (likeness := self._likeness(ordered)) is not None:
-                ranks = scores + self.lam * likeness[i, j]
-            best = int(self._best(ranks, None)[0])
+            likeness = self._likeness(ordered)
+            ranks = scores if likeness is None else scores + self.lam * likeness[i, j]
+            best = int(self._best(scores if self.likeness is None else self.likeness[i, j], None)[0])
             pick = slice(best, best + 1)
             prepared = self.evaluator.advance(prepared, torch.zeros_like(i[pick]), i[pick], j[pick])
             edit = (int(i[best]), int(j[best]))
@@ -95,41 +133,49 @@ class BeamSearch:
                 return ordered
         return path
 
-    def _proposals(
-        self, prepared: Prepared, paths: list[Path], candidates: Candidates
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the candidates worth evaluating and the semantic part of their rank, in flat order per path."""
+    def _proposals(self, prepared: Prepared, paths: list[Path], candidates: Candidates) -> Proposals:
+        """Return the candidates worth evaluating, in flat order per path."""
         gains = None
         if self.screen is not None:
             gains = self.evaluator.gains(prepared, self.target, leads=self.objective == "set")
         leads = lead(prepared.logits, self.target)
         scores = prepared.logits.log_softmax(1)[:, self.target]
-        states, flats, likes, ranks, aheads = [], [], [], [], []
+        states, flats, likes, ranks, aheads, estimates = [], [], [], [], [], []
         for number, path in enumerate(paths):
             open_pairs = candidates.open(path.edits)
             likeness = self._likeness(path)
             if gains is not None and self.screen is not None:
                 gain, *forward = next(gains)
-                rank = scores[number] + (gain if likeness is None else gain + self.lam * likeness)
-                ahead = leads[number] + forward[0] if forward else None
+                like = 0.0 if likeness is None else self.lam * likeness
+                if self.corrections is None:
+                    self.corrections = Corrections(candidates.shape, gain.device)
+                    rank = gain + like
+                    self.evaluations += self.corrections.measure(
+                        self.evaluator, self.target, rank, (gain, *forward), open_pairs
+                    )
+                rank = scores[number] + gain + self.corrections.score + like
+                ahead = leads[number] + forward[0] + self.corrections.lead if forward else None
                 flat = screened(rank, ahead, open_pairs, self.screen)
                 ranks.append(rank.flatten()[flat])
                 aheads += [] if ahead is None else [ahead.flatten()[flat]]
+                estimates.append(scores[number] + gain.flatten()[flat])
             else:
                 flat = open_pairs.flatten().nonzero().flatten()
             states.append(torch.full_like(flat, number))
             flats.append(flat)
             likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(flat).float())
-        state, flat, like = torch.cat(states), torch.cat(flats), torch.cat(likes)
-        if self.shared is not None and ranks and len(flat) > self.shared:
+        columns = [torch.cat(column) for column in (states, flats, likes, *([estimates] if estimates else []))]
+        if self.shared is not None and ranks and len(columns[0]) > self.shared:
             rank = torch.cat(ranks)
             open_pairs = torch.ones_like(rank, dtype=torch.bool)
             kept = screened(rank, torch.cat(aheads) if aheads else None, open_pairs, self.shared)
-            state, flat, like = state[kept], flat[kept], like[kept]
-        if self.objective == "set" and len(paths) > 1 and len(flat) > 0:
-            fresh = first_of_each_set([path.edits for path in paths], state, flat, candidates.shape)
-            state, flat, like = state[fresh], flat[fresh], like[fresh]
-        return state, flat // candidates.shape[1], flat % candidates.shape[1], like
+            columns = [column[kept] for column in columns]
+        if self.objective == "set" and len(paths) > 1 and len(columns[0]) > 0:
+            fresh = first_of_each_set([path.edits for path in paths], columns[0], columns[1], candidates.shape)
+            columns = [column[fresh] for column in columns]
+        state, flat, like, *estimate = columns
+        i, j = flat // candidates.shape[1], flat % candidates.shape[1]
+        return Proposals(state, i, j, like, estimate[0] if estimate else None)
 
     def _likeness(self, path: Path) -> Tensor | None:
         """Return the semantic part of the rank of every next edit, ``(h*w, n*h*w)``, not yet times lam."""
@@ -161,7 +207,8 @@ class BeamSearch:
 
     def _extend(self, path: Path, i: int, j: int, logits: Tensor, objective: float) -> Path:
         likeness = 0.0 if self.likeness is None else float(self.likeness[i, j])
-        step = Step(float(logits.softmax(0)[self.target]), int(logits.argmax()), objective)
+        said = logits.softmax(0)
+        step = Step(float(said[self.target]), int(logits.argmax()), objective, float(said[self.said]))
         return Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
 
 

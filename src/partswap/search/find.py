@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +18,12 @@ from partswap.search.beam import BeamSearch
 from partswap.search.candidates import Candidates
 from partswap.search.prefilter import prefilter
 from partswap.search.problem import Problem
-from partswap.search.semantic import cosines, log_likeness
+from partswap.search.semantic import cosines, log_likeness, recurring_likeness, temperature
 from partswap.search.settings import SearchSettings, changed
 
 DEFAULT = SearchSettings()
+#: The paper's temperature.
+PUBLISHED_TAU = 0.1
 
 
 def find_counterfactual(
@@ -66,7 +68,8 @@ def find_counterfactual(
     Returns
     -------
     Counterfactual
-        With ``flipped = False`` if `max_edits` was reached, or candidates ran out, first.
+        With ``flipped = False`` if `max_edits` was reached, or candidates ran out, first; or if after some edits it
+        turns out that not even whole distractors in place of the query reach the target (``source["gave_up"]``).
 
     Examples
     --------
@@ -94,7 +97,7 @@ def search(
 ) -> Counterfactual:
     """Solve a problem; `method` is the name its result carries. Without `semantic`, auxiliary grids do not count."""
     started = time.perf_counter()
-    likeness, filtered = _semantics(problem, settings) if semantic else (None, None)
+    likeness, filtered, tau = _semantics(problem, settings) if semantic else _Semantics()
     if allowed is not None:
         if tuple(allowed.shape) != problem.pairs:
             raise ShapeError(f"allowed has shape {tuple(allowed.shape)}.", f"Pass a mask of shape {problem.pairs}.")
@@ -106,6 +109,8 @@ def search(
         loop = BeamSearch(evaluator, target, likeness, settings)
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
     found: dict[str, Any] = {"evaluator": evaluator.name}
+    if loop.gave_up:
+        found["gave_up"] = "no distractor makes the model say the target, even in place of all cells"
     if allowed is not None and relax:
         found["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
     return problem.answer(
@@ -115,24 +120,44 @@ def search(
         best.steps,
         found,
         method=method,
-        settings={**settings.record(), "semantic": likeness is not None, "constrained": allowed is not None},
+        settings={
+            **settings.record(),
+            "temperature": tau,
+            "semantic": likeness is not None,
+            "constrained": allowed is not None,
+        },
         evaluations=loop.evaluations,
         seconds=time.perf_counter() - started,
     )
 
 
-def _semantics(problem: Problem, settings: SearchSettings) -> tuple[Tensor | None, Tensor | None]:
-    """Return ``log L_s`` and the prefilter's mask, None where there is none."""
+class _Semantics(NamedTuple):
+    """What the auxiliary grids say, None where they are not asked."""
+
+    likeness: Tensor | None = None  #: ``log L_s``
+    filtered: Tensor | None = None  #: the prefilter's mask
+    tau: float | None = None  #: the temperature
+
+
+def _semantics(problem: Problem, settings: SearchSettings) -> _Semantics:
     filtered = settings.keep is not None and settings.keep < 1
     if problem.aux is None:
         if filtered:
             raise SettingError("keep needs auxiliary grids.", "Pass query_aux and distractor_aux, or keep=None.")
-        return None, None
+        return _Semantics()
     if settings.lam == 0 and not filtered:
-        return None, None  # likeness is not used
+        return _Semantics()  # likeness is not used
     cosine = cosines(*problem.aux)
     mask = prefilter(cosine, settings.keep) if filtered and settings.keep is not None else None
-    return (log_likeness(cosine, settings.tau) if settings.lam > 0 else None), mask
+    if settings.lam == 0:
+        return _Semantics(None, mask)
+    published = settings.objective == "paper"
+    tau = settings.tau
+    if tau == "auto":
+        tau = PUBLISHED_TAU if published else temperature(cosine)
+    if settings.matching == "softmax" or (settings.matching == "auto" and published):
+        return _Semantics(log_likeness(cosine, tau), mask, tau)
+    return _Semantics(recurring_likeness(*problem.aux, tau), mask, tau)
 
 
 def find_counterfactuals(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,8 @@ from partswap.counterfactual import About, Counterfactual, Edit, Step
 from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
 from partswap.grid import Grids, GridShape, check_grid, resize_grid
 from partswap.heads import HeadPlan, SwapEvaluator
+from partswap.models.names import class_index
+from partswap.search.semantic import centred
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
@@ -29,6 +30,7 @@ class Problem:
     target: int  #: the class the model should say
     query_aux: Tensor | None = None  #: auxiliary grid ``(e, h', w')``
     distractor_aux: Tensor | None = None  #: auxiliary grids ``(n, e, h', w')``; both or neither
+    aux_widths: Sequence[int] = ()  #: channels of the layers side by side in the auxiliary grids, still to be centred
     query_parts: CellParts | None = None  #: the parts that the ``h*w`` cells hold, for methods that want to know
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
     about: About = field(default_factory=About)  #: what the result should tell of the images and the model
@@ -87,7 +89,8 @@ class Problem:
                 "Compute both with the same auxiliary, one grid per distractor.",
             )
         device = self.query.device
-        return resize_grid(mine[None].to(device), self.shape)[0], resize_grid(theirs.to(device), self.shape)
+        found = resize_grid(mine[None].to(device), self.shape)[0], resize_grid(theirs.to(device), self.shape)
+        return centred(*found, self.aux_widths) if self.aux_widths else found
 
     def begin(self, head: nn.Module | HeadPlan, memory_mb: float) -> tuple[SwapEvaluator, int, Step]:
         """Return the evaluator of swaps, the target as an index, and what the model says of the unedited query."""
@@ -122,17 +125,6 @@ class Problem:
         )
 
 
-def class_index(target: Any, classes: int) -> int:
-    """Return a class index as a plain integer; anything out of range is an error."""
-    try:
-        index = -1 if isinstance(target, bool) else operator.index(target)
-    except TypeError:
-        index = -1
-    if not 0 <= index < classes:
-        raise ClassIndexError(f"target {target!r} is not a class.", f"Use a number from 0 to {classes - 1}.")
-    return index
-
-
 def first_step(logits: Tensor, target: int) -> Step:
     """Return what the model says of the unedited query; the target already being said is an error."""
     predicted = int(logits.argmax())
@@ -141,4 +133,5 @@ def first_step(logits: Tensor, target: int) -> Step:
             f"the model already predicts class {target} for the query.",
             "Choose another target, or another query: there is nothing to change.",
         )
-    return Step(float(logits.softmax(0)[target]), predicted)
+    probabilities = logits.softmax(0)
+    return Step(float(probabilities[target]), predicted, own=float(probabilities[predicted]))

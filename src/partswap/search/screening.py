@@ -1,11 +1,19 @@
-"""First-order screening: guess the gain of every swap from one gradient, look closely at the best few only."""
+"""First-order screening: guess the gain of every swap from one gradient, look closely at the best few only.
+
+A gradient tells what a small change does, and a swap is a large one. What it misses is much the same for all donors of
+one cell, and hardly changes from edit to edit: it is measured once, with one donor per cell, and kept up with what is
+evaluated exactly on the way.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from partswap.heads import SwapEvaluator
+from partswap.heads.base import lead
 
 #: ``screen="auto"`` evaluates at least so many candidates per list of edits exactly ...
 AUTO_LEAST = 64
@@ -35,6 +43,44 @@ def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int)
     likely = best.masked_fill(~positive, -torch.inf) if int(positive.sum()) >= share else flips
     chosen: Tensor = torch.cat([best.topk(count - share).indices, likely.topk(share).indices]).unique()
     return chosen
+
+
+class Corrections:
+    """What exact evaluations say the first-order estimates miss, for every pair ``(h*w, n*h*w)``.
+
+    `score` is of the target's log probability, `lead` of its lead over the other classes.
+    """
+
+    def __init__(self, pairs: tuple[int, int], device: torch.device) -> None:
+        self.score = torch.zeros(pairs, device=device)
+        self.lead = torch.zeros(pairs, device=device)
+
+    def measure(
+        self, evaluator: SwapEvaluator, target: int, rank: Tensor, gains: Sequence[Tensor], open_pairs: Tensor
+    ) -> int:
+        """Evaluate the best ranked donor of every cell of the query exactly; returns how many there are.
+
+        What the estimates (`gains`, of score and perhaps lead) miss there is taken for what they miss with every donor
+        of that cell.
+        """
+        i = open_pairs.any(1).nonzero().flatten()
+        j = rank.masked_fill(~open_pairs, -torch.inf)[i].argmax(1)
+        start, pieces = evaluator.start, zip(i.split(evaluator.chunk_size), j.split(evaluator.chunk_size), strict=True)
+        logits = torch.cat([evaluator.logits(start, torch.zeros_like(a), a, b) for a, b in pieces])
+        before, now = _measures(start.logits, target), _measures(evaluator.check(logits), target)
+        for kept, gain, was, found in zip((self.score, self.lead), gains, before, now, strict=False):
+            kept[i] = (found - was - gain[i, j])[:, None]
+        return len(i)
+
+    def learn(self, flat: Tensor, missed: Tensor) -> None:
+        """Take in what the estimated scores of pairs, by flat index, were seen to miss; the mean if seen repeatedly."""
+        pairs, which = flat.unique(return_inverse=True)
+        total = missed.new_zeros(len(pairs)).index_add_(0, which, missed)
+        self.score.view(-1)[pairs] = total / torch.bincount(which, minlength=len(pairs))
+
+
+def _measures(logits: Tensor, target: int) -> tuple[Tensor, Tensor]:
+    return logits.log_softmax(1)[:, target], lead(logits, target)
 
 
 def screen_size(evaluator: SwapEvaluator, beam: int) -> int | None:

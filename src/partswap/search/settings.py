@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from partswap.errors import SettingError, suggest
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 #: How a list of edits is ranked (see `beam`).
 Objective = Literal["set", "paper"]
+#: Of the semantic term; "auto" suits the auxiliary.
+Temperature = float | Literal["auto"]
+#: What makes two cells alike (see `semantic`).
+Matching = Literal["auto", "recurring", "softmax"]
 #: How many candidates are evaluated exactly per list of edits; None is all of them.
 Screen = int | Literal["auto"] | None
 
@@ -23,8 +27,13 @@ class SearchSettings:
 
     Attributes
     ----------
-    lam, tau : float
-        Weight and temperature of the semantic term.
+    lam : float
+        Weight of the semantic term.
+    tau : float or "auto"
+        Its temperature; "auto" follows the spread of the auxiliary's cosines (see `semantic.temperature`), or is
+        0.1, as published, with the paper's objective.
+    matching : {"auto", "recurring", "softmax"}
+        What the term is (see `semantic`): ours, or the paper's. "auto": ours, unless the objective is the paper's.
     objective : {"set", "paper"}
         How edits are ranked (see `partswap.search.beam`).
     keep : float or None
@@ -40,7 +49,8 @@ class SearchSettings:
     """
 
     lam: float = 0.4
-    tau: float = 0.1
+    tau: Temperature = "auto"
+    matching: Matching = "auto"
     objective: Objective = "set"
     keep: float | None = None
     screen: Screen = "auto"
@@ -49,7 +59,8 @@ class SearchSettings:
     memory_mb: float = 1024
 
     def __post_init__(self) -> None:
-        for name in ("lam", "tau", "memory_mb", *(["keep"] if self.keep is not None else [])):
+        given = ["keep"] if self.keep is not None else []
+        for name in ("lam", "memory_mb", *(["tau"] if self.tau != "auto" else []), *given):
             value = getattr(self, name)
             try:
                 object.__setattr__(self, name, float(value))
@@ -57,7 +68,11 @@ class SearchSettings:
                 raise SettingError(f"{name} is {value!r}.", "Give a number.") from error
         rules = {
             "lam": (self.lam >= 0 and isfinite(self.lam), "Use 0 (no semantic term) or more."),
-            "tau": (self.tau > 0 and isfinite(self.tau), "Use a temperature above 0, such as 0.1."),
+            "tau": (
+                self.tau == "auto" or (self.tau > 0 and isfinite(self.tau)),
+                "Use 'auto', or a temperature above 0, such as 0.1.",
+            ),
+            "matching": (self.matching in get_args(Matching), f"Use one of {', '.join(get_args(Matching))}."),
             "objective": (self.objective in ("paper", "set"), "Use 'set' or 'paper'."),
             "keep": (self.keep is None or 0 < self.keep <= 1, "Use a fraction above 0 and at most 1, or None."),
             "screen": (

@@ -17,7 +17,7 @@ from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
-from partswap.images import Preprocess
+from partswap.preprocess import Preprocess
 from partswap.search.clusters import directions, fit_kmeans
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partswap.counterfactual import Counterfactual
-from partswap.data.base import Dataset, open_dataset
+from partswap.data.base import Dataset
 from partswap.errors import SettingError
 from partswap.grid import GridShape
-from partswap.images import Preprocess
 from partswap.metrics import METRICS
 from partswap.metrics.bootstrap import TAILS, resampled
-from partswap.models.checkpoints import preprocess_from
-from partswap.progress import Track, no_progress
+from partswap.preprocess import Preprocess
+from partswap.progress import Track, no_progress, step
 from partswap.runs.figures import picture_of, save_stack, with_pictures
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import Facts, Task
@@ -29,6 +28,12 @@ from partswap.studies.tables import Cell, ResultTable
 Explained = tuple[Task, Counterfactual]
 #: By metric and whether of the first edit or of all: the sum of an explanation's scores, and how many there are.
 Scores = Mapping[tuple[str, str], tuple[float, float]]
+#: In words, the images that a run explains.
+WHICH = {
+    "right": "images that the model gets right",
+    "wrong": "misclassified images, towards their true class",
+    "all": "images that the model gets right and others, these towards their true class",
+}
 #: How many images are drawn for each method.
 PICTURES = 4
 
@@ -72,8 +77,10 @@ class Comparison:
             clear = d.low is not None and d.high is not None and (d.low > 0 or d.high < 0)
             rows.append([_title(d.methods), metric.heading(d.which), *values, "yes" if clear else "no", d.queries])
         columns = ["method", "metric", "first", "second", "difference", "low", "high", "clear", "images"]
+        which = WHICH[self.runs[0].record["settings"].get("only", "right")]
         note = (
-            f"First: {self.runs[0].folder}; second: {self.runs[1].folder}. Difference: second minus first, with its "
+            f"First: {self.runs[0].folder}; second: {self.runs[1].folder}; {which}. "
+            "Difference: second minus first, with its "
             "95 % interval (bootstrap over the images that both explain); clear if the interval leaves out 0."
         )
         return ResultTable("Comparison of two runs", columns, rows, note, digits=2)
@@ -85,17 +92,18 @@ class Comparison:
             for methods, pairs in self.most.items()
         }
 
-    def draw(self, folder: Path) -> list[Path]:
+    def draw(self, folder: Path, track: Track = no_progress) -> list[Path]:
         """Draw, for each method, the images that differ most: the first run's explanation above the second's."""
         saved = []
         for methods, pairs in self.most.items():
             if not pairs:
                 continue
-            pictures = [
-                picture_of(with_pictures(cf, task, self.data, preprocess))
-                for pair in pairs
-                for (task, cf), preprocess in zip(pair, self.preprocess, strict=True)
-            ]
+            pictures = []
+            with track(f"pictures of {_title(methods)}", 2 * len(pairs)) as advance:
+                for pair in pairs:
+                    for (task, cf), preprocess in zip(pair, self.preprocess, strict=True):
+                        pictures.append(picture_of(with_pictures(cf, task, self.data, preprocess)))
+                        advance(1)
             saved.append(save_stack(pictures, folder / f"differences-{_title(methods, '-')}.png"))
         return saved
 
@@ -112,6 +120,12 @@ def compare_runs(
         raise SettingError(f"samples={samples}, seed={seed}.", "Use at least 1 sample and a seed from 0.")
     if runs[0].record["fingerprints"]["data"] != runs[1].record["fingerprints"]["data"]:
         raise SettingError(f"{first} and {second} explain different images.", "Compare runs of one data set and split.")
+    only = [run.record["settings"].get("only", "right") for run in runs]
+    if only[0] != only[1]:
+        raise SettingError(
+            f"{first} explains {WHICH[only[0]]} and {second} {WHICH[only[1]]}.",
+            "Compare runs with the same {only}.",
+        )
     pairs = [(name, name) for name in runs[0].methods if name in runs[1].methods]
     if len(runs[0].methods) == len(runs[1].methods) == 1:
         pairs = [(runs[0].methods[0], runs[1].methods[0])]
@@ -120,21 +134,17 @@ def compare_runs(
             f"{first} has the methods {', '.join(runs[0].methods)} and {second} {', '.join(runs[1].methods)}.",
             "Compare runs with a method in common, or with one method each.",
         )
-    config = runs[0].config
-    data = open_dataset(config.data, config.path, config.split, **config.options)
-    if data.fingerprint() != runs[0].record["fingerprints"]["data"]:
-        raise SettingError(
-            f"the images in {config.path or config.data} are not those the runs explained.",
-            "Restore them, or run again.",
-        )
-    facts = [Facts(data, preprocess_from(dict(r.record)), GridShape(*r.record["grid"])) for r in runs]
+    with step(track, "opening the data set"):
+        data = runs[0].open_data()
+    facts = [Facts(data, r.open_preprocess(), GridShape(*r.record["grid"])) for r in runs]
     differences: list[Difference] = []
     most: dict[tuple[str, str], list[tuple[Explained, Explained]]] = {}
     for methods in pairs:
-        found: list[dict[int, Explained]] = [
-            {task.query: (task, cf) for task, cf in run.explained(method).values()}
-            for run, method in zip(runs, methods, strict=True)
-        ]
+        with step(track, f"reading explanations of {_title(methods)}"):
+            found: list[dict[int, Explained]] = [
+                {task.query: (task, cf) for task, cf in run.explained(method).values()}
+                for run, method in zip(runs, methods, strict=True)
+            ]
         queries = sorted(set(found[0]) & set(found[1]))
         if not queries:
             raise SettingError(f"no image is explained by both {first} and {second}.", "Finish the runs first.")
@@ -144,7 +154,8 @@ def compare_runs(
                 for query in queries:
                     scores[side].append(_scores(*found[side][query], facts[side]))
                     advance(1)
-        differences += _differences(methods, scores, samples, seed)
+        with step(track, f"intervals of {_title(methods)}"):
+            differences += _differences(methods, scores, samples, seed)
         pairs_of = [(found[0][query], found[1][query]) for query in queries]
         far = [_distance(a, b) + _other_edits(*pair) for a, b, pair in zip(*scores, pairs_of, strict=True)]
         top = np.argsort([-distance for distance in far], kind="stable")[:PICTURES].tolist()
@@ -175,7 +186,7 @@ def _title(methods: tuple[str, str], between: str = " / ") -> str:
 
 
 def _scores(task: Task, cf: Counterfactual, facts: Facts) -> Scores:
-    evidence = facts.evidence(task)
+    evidence = facts.evidence(task, cf.query_class)
     found: dict[tuple[str, str], tuple[float, float]] = {}
     for name in METRICS.names():
         metric = METRICS.get(name)()

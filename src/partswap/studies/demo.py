@@ -13,8 +13,6 @@ from functools import cached_property
 
 import numpy as np
 from PIL import Image
-from rich import box
-from rich.table import Table
 
 from partswap.counterfactual import Counterfactual
 from partswap.data.sets.aviary import Aviary
@@ -25,6 +23,7 @@ from partswap.models import shipped
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import Facts, Task, explain_tasks, plan_tasks
 from partswap.search import METHODS
+from partswap.terminal import FittedTable
 
 #: The columns of the table: metric, and whether it shows first edits or all of them.
 COLUMNS = (
@@ -120,7 +119,7 @@ def run_demo(
         pictures = [Image.fromarray(p) for p in data.pixels(workers=os.cpu_count() or 1)]
         advance(len(data))
     network, preprocess = shipped.load(model), shipped.PREPROCESS
-    explainer = Explainer(network, auxiliary="aviary", preprocess=preprocess, class_names=data.classes)
+    explainer = Explainer(network, preprocess=preprocess, class_names=data.classes)
     with track("computing features", len(data)) as advance:
         encoded = explainer.encode(pictures)
         advance(len(data))
@@ -135,19 +134,15 @@ def run_demo(
     return DemoResult(model, float(right.mean()), len(data), explained)
 
 
-def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> Table:
+def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> FittedTable:
     """Return the comparison of methods as a table for the terminal."""
-    # Narrow enough for 80 columns.
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
-    table.add_column("method", no_wrap=True)
-    for name, which in COLUMNS:
-        metric = METRICS.get(name)()
-        label = metric.title + (f"\n{which}" if metric.single else "")
-        table.add_column(label, justify="right")
-    for method, found in scores.items():
-        cells = [METRICS.get(name)().show(getattr(found[name], which)) for name, which in COLUMNS]
-        table.add_row(METHODS.get(method).title, *cells)
-    return table
+    metrics = [(METRICS.get(name)(), name, which) for name, which in COLUMNS]
+    headings = [metric.title + (f"\n{which}" if metric.single else "") for metric, _, which in metrics]
+    rows = [
+        [METHODS.get(method).title, *(metric.show(getattr(found[name], which)) for metric, name, which in metrics)]
+        for method, found in scores.items()
+    ]
+    return FittedTable(["method", *headings], rows, title=title, right=range(1, len(headings) + 1))
 
 
 def _take_turns(tasks: Sequence[Task], data: Aviary, count: int, seed: int) -> list[Task]:

@@ -2,6 +2,11 @@
 
 The same queries are explained with a network whose weights are random. An explanation that hardly changes is not about
 the network.
+
+The verdict: a method that ignores the network swaps the same cells whatever its weights are (all are shared); one that
+depends on nothing else shares what chance gives. Between the two lies what every good explanation has, because images
+and auxiliary stay as they are and the object is where it is. A check passes if the shared cells, with their 95 %
+interval, lie below the middle between chance and all: most of the explanation is then about the weights.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from partswap.errors import PartswapError, SettingError
 from partswap.explainer import Explainer
 from partswap.features import Encoded
 from partswap.metrics.bootstrap import Estimate
-from partswap.progress import Track, no_progress
+from partswap.progress import Track, no_progress, step
 from partswap.runs.tasks import Task, plan_tasks
 from partswap.runs.workbench import Workbench
 from partswap.search import Method
@@ -44,6 +49,31 @@ class Randomised:
     #: Queries that the randomised network already calls the target: there is nothing to explain.
     skipped: int
 
+    @property
+    def limit(self) -> float | None:
+        """The middle between chance and all cells; None if nothing was compared."""
+        return None if self.chance.mean is None else (1 + self.chance.mean) / 2
+
+    @property
+    def passes(self) -> bool:
+        """Whether explanations changed enough to be about the weights: see the module."""
+        return self.limit is not None and self.overlap.interval is not None and self.overlap.interval[1] < self.limit
+
+    def verdict(self) -> str:
+        """Return the outcome as one plain line."""
+        weights = "a random head" if self.which == "head" else "random weights"
+        if self.overlap.mean is None or self.chance.mean is None or self.limit is None:
+            return f"FAILS: with {weights} the model says the target for every query, so nothing could be compared."
+        shared = (
+            f"with {weights} the edits share {100 * self.overlap.mean:.0f} % of cells with the model's own "
+            f"(chance {100 * self.chance.mean:.0f} %)"
+        )
+        if self.passes:
+            return f"passes: {shared}."
+        if self.overlap.interval is None or self.overlap.interval[0] < self.limit:
+            return f"FAILS: {shared}, and {self.overlap.count} queries are too few to tell; use more."
+        return f"FAILS: {shared}: they hardly depend on the model."
+
 
 def check_sanity(
     bench: Workbench,
@@ -66,11 +96,13 @@ def check_sanity(
     chosen, tasks = choose(bench, method, queries, distractors, seed)
     found = []
     for name in which:
-        explainer = Explainer(
-            randomise(bench.classifier.model, weights_of(bench, name), seed=seed),
-            bench.explainer.cut.layer,
-            preprocess=bench.classifier.preprocess,
-        )
+        with step(track, f"randomising {name}"):
+            explainer = Explainer(
+                randomise(bench.classifier.model, weights_of(bench, name), seed=seed),
+                bench.explainer.cut.layer,
+                auxiliary=None,  # its grids are those of the bench
+                preprocess=bench.classifier.preprocess,
+            )
         rows: list[tuple[float | None, ...]] = []
         with track(f"randomised {name}", len(tasks)) as advance:
             for task in tasks:
@@ -83,6 +115,14 @@ def check_sanity(
         )
         found.append(Randomised(name, overlap, chance, correlation, len(tasks) - len(rows)))
     return found
+
+
+def sanity_verdict(rows: Sequence[Randomised]) -> str:
+    """Return the outcome of all checks as one plain line."""
+    passed = sum(row.passes for row in rows)
+    if passed == len(rows):
+        return f"verdict: passes ({passed} of {len(rows)} checks): the explanations are about the model."
+    return f"verdict: FAILS ({passed} of {len(rows)} checks pass): do not trust these explanations as they are."
 
 
 def sanity_table(rows: Sequence[Randomised], note: str = "") -> ResultTable:

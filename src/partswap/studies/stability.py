@@ -50,8 +50,8 @@ def check_stability(
     What the model sees is shifted; what comes in at the border is a reflection. Distractors stay as they are.
     """
     explainer, preprocess = bench.explainer, bench.classifier.preprocess
-    if not 0 < pixels < preprocess.size:
-        raise SettingError(f"pixels is {pixels}.", f"Use a shift from 1 to {preprocess.size - 1}.")
+    if not 0 < pixels < preprocess.side:
+        raise SettingError(f"pixels is {pixels}.", f"Use a shift from 1 to {preprocess.side - 1}.")
     chosen, tasks = choose(bench, method, queries, distractors, seed)
     moves = [(0, 0), (pixels, 0), (-pixels, 0), (0, pixels), (0, -pixels)]
     ious: list[float] = []
@@ -69,7 +69,7 @@ def check_stability(
                 k: query_cells(explainer, chosen, views.select([k]), donors, task.target)
                 for k in ([0, *still] if still else [])
             }
-            pairs = [compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.size) for k in still]
+            pairs = [compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.side) for k in still]
             known = [pair for pair in pairs if pair is not None]
             if known:
                 iou, first = np.mean(known, axis=0).tolist()

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rich import box
-from rich.table import Table
-
 from partswap.metrics import METRICS
 from partswap.runs.folder import Run
 from partswap.store import read_json
+from partswap.terminal import FittedTable
 
 
 class Measured(NamedTuple):
@@ -51,15 +49,11 @@ class ResultTable:
             return f"{cell.value:.{digits}f} ±{(cell.high - cell.low) / 2:.{digits}f}"
         return f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)
 
-    def rich(self) -> Table:
+    def rich(self) -> FittedTable:
         """Return it for the terminal."""
-        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.caption, table.caption_justify = self.note or None, "left"
-        for index, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if self._numeric(index) else "left")
-        for row in self.rows:
-            table.add_row(*(self.show(cell) for cell in row))
-        return table
+        rows = [[self.show(cell) for cell in row] for row in self.rows]
+        right = [index for index in range(len(self.columns)) if self._numeric(index)]
+        return FittedTable(self.columns, rows, title=self.title, note=self.note, right=right)
 
     def markdown(self) -> str:
         """Return it as Markdown, with its title and note."""
@@ -100,16 +94,41 @@ def metrics_table(made: Run) -> ResultTable:
             found = [(scores[name][which], scores[name][f"{which}_interval"]) for scores in content.values()]
             if any(value is not None for value, _ in found):
                 rows.append([metric.heading(which), *(metric.show(*score) for score in found)])
-    settings = made.record["settings"]
-    note = f"{made.record['tasks']} images of {settings['data']} {settings['split']}, {settings['model']}."
-    return ResultTable(f"Run {made.folder}", ["metric", *content], rows, f"{note} {skipped_text(made)}")
+    words = (explained_text(made), skipped_text(made), missing_text(made), *made.record.get("notes", ()))
+    note = " ".join(filter(None, words))
+    return ResultTable(f"Run {made.folder}", ["metric", *content], rows, note)
+
+
+def missing_text(made: Run) -> str:
+    """Return in words which methods of a run went without their semantic term, for want of an auxiliary."""
+    if made.record["settings"]["auxiliary"] is not None:
+        return ""
+    without = [name for name, settings in made.record["methods"].items() if float(settings.get("lam") or 0) > 0]
+    return f"No auxiliary: {', '.join(without)} without the semantic term." if without else ""
+
+
+def explained_text(made: Run) -> str:
+    """Return in words which images a run explains: those the model gets right, those it gets wrong, or both."""
+    settings, count = made.record["settings"], made.record["tasks"]
+    wrong = made.record.get("explained", {}).get("wrong", 0)  # earlier versions explained no mistakes
+    where = f"of {settings['data']} {settings['split']}"
+    if not wrong:
+        return f"{count} images {where}, {settings['model']}."
+    if wrong == count:
+        return f"{wrong} misclassified images {where}, towards their true class; {settings['model']}."
+    both = f"{count - wrong} images that are right and {wrong} misclassified ones, these towards their true class"
+    return f"{count} images {where}: {both}; {settings['model']}."
 
 
 def skipped_text(made: Run) -> str:
     """Return in words what a run left out."""
     skipped = made.record["skipped"]
     empty = skipped["classes_without_distractors"]
-    words = [f"{skipped['misclassified_queries']} of {made.record['images']} images are misclassified"]
+    words = []
+    if made.record.get("settings", {}).get("only", "right") == "right":
+        words.append(f"{skipped['misclassified_queries']} of {made.record['images']} images are misclassified")
+    elif skipped["correct_queries"]:
+        words.append(f"{skipped['correct_queries']} of {made.record['images']} images are right")
     if skipped.get("unreadable_images"):
         words.append(f"{skipped['unreadable_images']} more cannot be read")
     if empty:
@@ -118,4 +137,4 @@ def skipped_text(made: Run) -> str:
         )
     if skipped["not_drawn"]:
         words.append(f"{skipped['not_drawn']} were not drawn")
-    return f"Left out: {', '.join(words)}."
+    return f"Left out: {', '.join(words)}." if words else "Nothing is left out."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partswap.errors import SettingError
+from partswap.errors import FileFormatError, SettingError
 from partswap.metrics import Score, score_all
 from partswap.metrics.base import all_known
 from partswap.progress import Track, no_progress
@@ -23,6 +23,7 @@ from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
 from partswap.search.settings import changed
+from partswap.store import read_json
 from partswap.studies.tables import ResultTable
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def tune(
     Use a split that is not the one results are reported on.
     """
     if bench.auxiliary is None:
-        raise SettingError("there is no auxiliary to tune for.", "Pass one: --auxiliary NAME.")
+        raise SettingError("there is no auxiliary to tune for.", "Name one with {auxiliary}.")
     made = METHODS.get(method)()
     if not made.takes("lam") or not made.takes("tau"):
         raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
@@ -140,6 +141,18 @@ def tune(
         f"{bench.classifier.architecture}, auxiliary {bench.auxiliary.name}."
     )
     return Tuning(method, points, knee(points), note)
+
+
+def read_choice(path: Path) -> tuple[str, dict[str, float]]:
+    """Return the method and its lam and tau that a ``tune.json`` tells."""
+    found = read_json(path)
+    try:
+        method, best = found["method"], {name: float(found["best"][name]) for name in ("lam", "tau")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} is not what partswap tune wrote.", "Give its tune.json.") from error
+    if method not in ("paper", "partswap"):
+        raise SettingError(f"{path} is about the method {method}.", "Tune paper or partswap.")
+    return method, best
 
 
 def trade_off_axis(figure: Figure) -> Axes:

@@ -26,6 +26,7 @@ from partswap.grid import GridShape, resize_grid
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.shipped import STANDARDISE, build, normalise
 from partswap.models.small import SmallResNet, SmallVGG
+from partswap.store import give_usual_mode
 
 console = Console()
 
@@ -69,6 +70,7 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
     out.parent.mkdir(parents=True, exist_ok=True)
     half = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in model.state_dict().items()}
     save_file(half, out)
+    give_usual_mode(out)
     score = _accuracy(model) if classifier else part_matching(model)
     console.print(f"{which}: {score:.1%}, saved {out} ({out.stat().st_size / 1e6:.2f} MB)")
     return score

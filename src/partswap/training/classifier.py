@@ -19,7 +19,10 @@ from partswap.data.base import Dataset
 from partswap.data.subset import held_out
 from partswap.errors import SettingError
 from partswap.models.checkpoints import Classifier
-from partswap.models.precision import default_device, device_of
+from partswap.models.open import anchored
+from partswap.models.outputs import outputs_of
+from partswap.models.precision import device_of, training_device
+from partswap.preprocess import Preprocess
 from partswap.progress import Track, no_progress
 from partswap.store import read_json
 from partswap.training.feed import Meal
@@ -43,6 +46,7 @@ def train_classifier(
     track: Track = no_progress,
     console: Console | None = None,
     accelerator: Any = None,
+    device: str | None = None,
 ) -> Classifier:
     """Train a classifier, save it to `out` and return it; a second call resumes, or returns the result.
 
@@ -60,6 +64,8 @@ def train_classifier(
         Folder of caches.
     accelerator : accelerate.Accelerator, optional
         Spreads every batch over several devices; see `partswap.training.devices`.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, the fastest; a CUDA GPU if there is one by default.
     """
     console = console or Console(quiet=True)
     if list(train.classes) != list(test.classes):
@@ -69,17 +75,29 @@ def train_classifier(
     if done is not None:
         console.print(f"{out} is finished: {done.record['accuracy']:.1%} right", highlight=False)
         return done
-    device = default_device() if accelerator is None else accelerator.device
-    session = _Session(train, plan, recipe, device, cache=cache, track=track)
+    where = accelerator.device if accelerator is not None else training_device(device)
+    session = _Session(train, plan, recipe, where, cache=cache, track=track)
     if search:
         recipe = at_lr(recipe, _found_lr(out) or _find_lr(session, train, settings, console))
     record = session.fit(train, recipe, settings, out, console=console, accelerator=accelerator)
     accuracy = session.accuracy(test)
     record |= {"train_images": len(train), "test_images": len(test), "accuracy": accuracy}
-    made = Classifier(session.model, plan.architecture, list(train.classes), session.feed.preprocess, record=record)
+    made = Classifier(
+        session.model, anchored(plan.architecture), list(train.classes), session.feed.preprocess, record=record
+    )
     finish(made, out, accelerator)
     console.print(f"{plan.architecture}: {accuracy:.1%} of {len(test)} test images right, saved {out}", highlight=False)
     return made
+
+
+def _check_classes(model: nn.Module, name: str, preprocess: Preprocess, classes: int) -> None:
+    """Raise an error if a network has another number of classes than the data set."""
+    rows = outputs_of(model, torch.zeros(2, 3, *preprocess.shape, device=device_of(model)))
+    if rows is not None and rows.shape[1] != classes:
+        raise SettingError(
+            f"{name} has {rows.shape[1]} classes and the data set {classes}.",
+            "Let the function take an argument classes, and return a model with so many.",
+        )
 
 
 class _Session(Session):
@@ -91,8 +109,9 @@ class _Session(Session):
         torch.manual_seed(recipe.seed)
         self.model, random = plan.begin(device, classes=len(train.classes))
         preprocess = plan.preprocess(self.model)
+        _check_classes(self.model, plan.architecture, preprocess, len(train.classes))
         if plan.pooled:
-            start_pooled(self.model, random, preprocess.size)
+            start_pooled(self.model, random, preprocess.side)
         trunk = plan.trunk(self.model)
         part = self.model if trunk is None else trunk.head.body
         new = [parameter for name, parameter in self.model.named_parameters() if name in random]
@@ -180,7 +199,7 @@ def start_pooled(model: nn.Module, new: Sequence[str], size: int) -> None:
     names = {module: name for name, module in model.named_modules()}
     found = {m: shape for m, shape in read.items() if f"{names[m]}.weight" in new and shape[1] * shape[2] > 1}
     if not found:
-        raise SettingError("no new linear layer of this network reads a whole grid.", "Leave --pooled-start out.")
+        raise SettingError("no new linear layer of this network reads a whole grid.", "Leave {pooled_start} out.")
     for module, (channels, *cells) in found.items():
         count = math.prod(cells)
         shared = nn.Linear(channels, module.out_features).weight.detach().to(module.weight) / count

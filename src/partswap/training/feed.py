@@ -16,9 +16,9 @@ from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import RandomView, on_canvas
 from partswap.data.subset import Subset
 from partswap.features import fill, halved_grids, prefetch
-from partswap.images import Preprocess
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast, device_of
+from partswap.preprocess import Preprocess
 from partswap.progress import Track, no_progress
 from partswap.store import Store, default_cache
 from partswap.training.loop import shuffled, step_seed
@@ -42,7 +42,7 @@ class Views:
 
     def __init__(self, data: Dataset, preprocess: Preprocess, *, seed: int = 0) -> None:
         self.data, self.preprocess, self.seed = data, preprocess, seed
-        self.random = RandomView(preprocess.size, scale=(0.4, 1.0), flip=True)
+        self.random = RandomView(preprocess.side, scale=(0.4, 1.0), flip=True)
 
     def sample(self, index: int, view: int) -> Sample:
         """Return one view of one image; keypoints and masks go with it."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
 from partswap.models.precision import Precision, autocast, device_of
 from partswap.progress import Track, no_progress
-from partswap.store import locked, read_json, write_json
+from partswap.store import give_usual_mode, locked, read_json, write_json
 
 #: Inputs and targets of one step.
 Batch = tuple[Any, Tensor]
@@ -143,7 +143,7 @@ def fit(
     optimiser = _optimiser(trained, new, recipe)
     with locked(folder, wait=False) if main else nullcontext() as ours:
         if ours is False:
-            fix = "Wait for it, or choose another folder (--out)."
+            fix = "Wait for it, or choose another folder ({out})."
             raise PartswapError(f"another process is training in {folder}.", fix)
         settings = plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
         progress = _resume(model, optimiser, folder, settings)
@@ -263,6 +263,7 @@ def _save(model: nn.Module, optimiser: Any, folder: Path, settings: Mapping[str,
     name = f"checkpoint-{progress.epoch:04d}-{progress.step:06d}.safetensors"
     temporary = folder / f".{name}.tmp"
     save_file({key: value.detach().contiguous() for key, value in _tensors(model, optimiser)}, temporary)
+    give_usual_mode(temporary)
     temporary.replace(folder / name)
     write_json(folder / "training.json", {"checkpoint": name, "settings": settings, **asdict(progress)})
     for old in folder.glob("*checkpoint-*"):
@@ -298,7 +299,7 @@ def refuse(folder: Path, what: str, then: Mapping[str, Any], now: Mapping[str, A
     """Raise an error that says what a folder holds and which settings differ."""
     raise SettingError(
         f"{folder} holds {what} ({'; '.join(_changes(then, now)[:4])}).",
-        "Choose another folder (--out), delete this one, or use its settings again.",
+        "Choose another folder ({out}), delete this one, or use its settings again.",
     )
 
 

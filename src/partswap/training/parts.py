@@ -20,7 +20,7 @@ from partswap.data.on_grid import cell_facts
 from partswap.errors import SettingError
 from partswap.grid import GridShape
 from partswap.models.parts import Detector, PartsDetector
-from partswap.models.precision import default_device, device_of
+from partswap.models.precision import device_of, training_device
 from partswap.progress import Track, no_progress
 from partswap.sides import swap_sides
 from partswap.training.feed import Meal
@@ -51,11 +51,13 @@ def train_parts(
     cache: Path | None = None,
     track: Track = no_progress,
     console: Console | None = None,
+    device: str | None = None,
 ) -> Detector:
     """Train a parts detector, save it to `out` and return it; a second call resumes, or returns the result.
 
     The loss is the cross-entropy on cells that hold a keypoint; where a cell holds several parts they share the
-    target. The score is the mean average precision over parts, on such cells of the test images.
+    target. The score is the mean average precision over parts, on such cells of the test images. `device` is that of
+    `train_classifier`.
     """
     console = console or Console(quiet=True)
     if not train.parts:
@@ -65,7 +67,7 @@ def train_parts(
     if done is not None:
         console.print(f"{out} is finished: mean AP {100 * done.record['mean_ap']:.1f}", highlight=False)
         return done
-    session = _Session(train, plan, recipe, layer, cache=cache, track=track)
+    session = _Session(train, plan, recipe, layer, training_device(device), cache=cache, track=track)
     record = session.fit(train, recipe, settings, out, console=console)
     precisions = session.average_precisions(test)
     mean = float(np.mean(list(precisions.values())))
@@ -81,17 +83,25 @@ class _Session(Session):
     """A detector and the images it learns from."""
 
     def __init__(
-        self, train: Dataset, plan: Plan, recipe: Recipe, layer: str, *, cache: Path | None, track: Track
+        self,
+        train: Dataset,
+        plan: Plan,
+        recipe: Recipe,
+        layer: str,
+        device: torch.device,
+        *,
+        cache: Path | None,
+        track: Track,
     ) -> None:
         torch.manual_seed(recipe.seed)
-        base, _ = plan.begin(default_device())
+        base, _ = plan.begin(device)
         preprocess = plan.preprocess(base)
-        self.model = PartsDetector(base, layer, len(train.parts), size=preprocess.size)
-        self.model.to(default_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model = PartsDetector(base, layer, len(train.parts), size=preprocess.side)
+        self.model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         flat = _Flat(self.model)
         # The same trunk as the classifier's, so that they share cached features.
         trunk = plan.trunk(base)
-        part = flat if trunk is None else _behind(flat, trunk, preprocess.size)
+        part = flat if trunk is None else _behind(flat, trunk, preprocess.side)
         new = list(self.model.classify.parameters())
         super().__init__(part, trunk, preprocess, new, plan, recipe, cache=cache, track=track)
         self._targets: dict[tuple[int, int, int], Tensor] = {}
@@ -144,7 +154,7 @@ def _behind(flat: _Flat, trunk: Cut, size: int) -> nn.Module:
                 return cut.head.body
     raise SettingError(
         f"the detector cannot be frozen up to {trunk.layer!r}: nothing in its backbone gives that layer's output.",
-        "Freeze up to another layer, or leave --freeze out.",
+        "Freeze up to another layer, or leave {freeze} out.",
     )
 
 

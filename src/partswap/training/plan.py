@@ -9,19 +9,22 @@ from torch import nn
 
 from partswap.cut.network import Cut, cut_network
 from partswap.errors import SettingError
-from partswap.images import Preprocess
+from partswap.models.open import is_architecture, start_of
 from partswap.models.precision import device_of
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.weights import start_from
 from partswap.models.zoo import load_model
+from partswap.preprocess import Preprocess
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to train."""
 
-    architecture: str  #: A name from the zoo.
-    start: str | None = "default"  #: A file, "default" (official ImageNet weights), or None (random numbers).
+    architecture: str  #: A name from the zoo, or what names a model of one's own.
+    #: A file, the name of a model, "default" (official ImageNet weights, or those the model brings), or None (random
+    #: numbers).
+    start: str | None = "default"
     #: The layer up to which nothing changes; its output is computed once. None trains everything, from the images.
     freeze: str | None = None
     views: int = 4  #: How many views of each training image are kept behind the frozen layer.
@@ -35,9 +38,10 @@ class Plan:
         if self.start is None:
             random = [name for name, _ in model.named_parameters()]
         elif self.start == "default":
-            random = start_from(model, load_model(self.architecture, weights="default").state_dict())
+            weights = "default" if is_architecture(self.architecture) else None
+            random = start_from(model, load_model(self.architecture, weights=weights).state_dict())
         else:
-            random = start_from(model, self.start)
+            random = start_from(model, start_of(self.start)[1])
         model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model, random
 
@@ -46,13 +50,13 @@ class Plan:
         usual = preprocess_for(model)
         if self.resize is None:
             return usual
-        if self.resize < usual.size:
-            raise SettingError(f"resize is {self.resize}.", f"The network sees {usual.size} pixels: use at least that.")
+        if self.resize < usual.side:
+            raise SettingError(f"resize is {self.resize}.", f"The network sees {usual.side} pixels: use at least that.")
         return replace(usual, resize=self.resize)
 
     def trunk(self, model: nn.Module) -> Cut | None:
         """Return the network cut where it is frozen, None if all of it is trained."""
-        return None if self.freeze is None else cut_for_training(model, self.freeze, self.preprocess(model).size)
+        return None if self.freeze is None else cut_for_training(model, self.freeze, self.preprocess(model).side)
 
 
 def cut_for_training(model: nn.Module, layer: str, size: int) -> Cut:
@@ -61,6 +65,6 @@ def cut_for_training(model: nn.Module, layer: str, size: int) -> Cut:
     if cut.route != "fx":
         raise SettingError(
             f"{type(model).__name__} cannot be trained behind {layer!r}: its graph cannot be read.",
-            "Freeze up to another layer, or leave --freeze out and train all of it.",
+            "Freeze up to another layer, or leave {freeze} out and train all of it.",
         )
     return cut

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +17,9 @@ from torch import Tensor, nn
 
 from partswap.cut.network import Cut
 from partswap.data.base import Dataset
-from partswap.images import Preprocess
 from partswap.models.checkpoints import T, Trained, load_trained, save_trained
 from partswap.models.precision import autocast, device_of
+from partswap.preprocess import Preprocess
 from partswap.progress import Track
 from partswap.store import LOCK
 from partswap.training.devices import main_first
@@ -109,10 +110,14 @@ class Session(ABC):
         """Yield the network's outputs for every image, in order, as it is at test time."""
         self.part.eval()
         device = device_of(self.part)
-        for meal in self.feed.test(data):
-            with autocast(self.recipe.precision, device):
-                answers = self.part(*(x.to(device) for x in meal.inputs))
-            yield meal, answers.float().cpu()
+        meals = self.feed.test(data)
+        first = next(meals, None)  # cached features have a bar of their own
+        with self.track("measuring", len(data)) as advance:
+            for meal in () if first is None else itertools.chain([first], meals):
+                with autocast(self.recipe.precision, device):
+                    answers = self.part(*(x.to(device) for x in meal.inputs))
+                yield meal, answers.float().cpu()
+                advance(len(meal.images))
 
 
 def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:

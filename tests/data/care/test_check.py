@@ -69,7 +69,8 @@ def test_the_check_finds_everything_at_once(cub):
         ("2 1.0 1.0 40.0 30.0", False),  # as some official ones
         ("2 5.0 10.0 37.0 10.0", True),
         ("2 5.0 10.0 20.0 22.0", True),
-        ("2 -1.0 10.0 20.0 10.0", True),
+        ("2 -1.0 10.0 20.0 10.0", False),
+        ("2 -3.0 10.0 20.0 10.0", True),
         ("2 5.0 10.0 0.0 10.0", True),
         ("2 nan 10.0 20.0 10.0", True),
     ],
@@ -79,6 +80,28 @@ def test_the_check_looks_at_boxes(cub, line, outside):
     problems = check_dataset("cub", cub).problems
     assert [p.kind for p in problems] == ["box outside the image"] * outside
     assert all(p.where.endswith("bird_1.jpg") and "on 40 x 30 pixels" in p.what for p in problems)
+
+
+def test_the_oddities_of_the_official_cub_are_notes(tmp_path):
+    root = trees.official_cub(tmp_path)
+    report = check_dataset("cub", root)
+    assert report.problems == []
+    assert {note.kind: note.harmless for note in report.notes} == dict.fromkeys(
+        ["keypoint over the edge", "no visible part", "box over the edge"], True
+    )
+    assert [note.where.rpartition("/")[2] for note in report.notes if "keypoint" in note.kind] == ["bird_1.jpg"] * 2
+    assert report.modes == {"RGB": 11, "L": 1}
+    shown = runner.invoke(app, ["data", "check", "cub", str(root)])
+    assert shown.exit_code == 0, shown.output
+    assert "nothing is wrong" in shown.output
+    assert "5 notes, all harmless" in shown.output
+    data = open_dataset("cub", root, "all")
+    assert data.attributes().names[0] == "has_bill::0"
+    assert "back" not in data[1].keypoints  # what is outside is left out
+    assert data[2].keypoints == {}
+    # As if of an image of another size: that gives wrong results.
+    edit_line(root / "CUB_200_2011" / "parts" / "part_locs.txt", 6, "2 1 60.0 11.0 1")
+    assert check_dataset("cub", root).kinds() == {"keypoint outside the image": 1}
 
 
 def test_the_check_reads_the_table_of_attributes(cub):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -19,15 +20,17 @@ from partswap.data.base import DATASETS, Dataset, Sample, check_split, open_data
 from partswap.data.files import IMAGE_SUFFIXES, Box, FileDataset, Item, Keypoint, is_inside, mask_of
 from partswap.errors import DataError, ImageError
 from partswap.images import read_image
+from partswap.progress import bars, step
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong."""
+    """One thing that is wrong, or only odd."""
 
     kind: str  #: Such as "missing file": the same words for the same kind.
     where: str  #: The file, image or class.
     what: str  #: What is wrong with it.
+    harmless: bool = False  #: Whether results are right nevertheless: it is a note then.
 
 
 @dataclass
@@ -42,10 +45,16 @@ class SplitCounts:
 
 @dataclass
 class Report:
-    """The result of a check."""
+    """The result of a check.
+
+    A problem would give wrong results, or an error later: an image that cannot be read, a keypoint or box that belongs
+    to an image of another size. A note is harmless, and official data sets have such: a keypoint just outside of the
+    image (it is left out), a box that reaches over the edge by a little (boxes are not used), an image without any
+    visible part (metrics on keypoints leave it out), a file that no list mentions.
+    """
 
     problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)  #: Harmless: files that no list mentions.
+    notes: list[Problem] = field(default_factory=list)
     splits: dict[str, SplitCounts] = field(default_factory=dict)
     classes: int = 0  #: How many.
     parts: int = 0  #: How many.
@@ -61,6 +70,10 @@ class Report:
     def kinds(self) -> dict[str, int]:
         """Return how many problems there are of each kind."""
         return dict(Counter(problem.kind for problem in self.problems))
+
+    def _take(self, found: Iterable[Problem]) -> None:
+        for one in found:
+            (self.notes if one.harmless else self.problems).append(one)
 
     def _add(self, kind: str, where: object, what: str) -> None:
         self.problems.append(Problem(kind, str(where), what))
@@ -112,7 +125,8 @@ def check_dataset(
     root = kind.find_root(Path(path))
     for each in [split] if split else kind.disjoint_splits(root):
         try:
-            data = open_dataset(name, path, each, faults=faults, **options)
+            with nullcontext() if console is None else step(bars, f"opening {each}"):
+                data = open_dataset(name, path, each, faults=faults, **options)
             assert isinstance(data, FileDataset)
             opened.append(data)
         except DataError as error:
@@ -154,7 +168,7 @@ def _check_drawn(
             with_keypoints += sample.keypoints is not None
             with_mask += sample.mask is not None
             points = [(part, x, y) for part, places in (sample.keypoints or {}).items() for x, y in places]
-            report.problems += _outside(sample.name, points, size)
+            report._take(_outside(sample.name, points, size))
             if sample.mask is not None and sample.mask.shape != size[::-1]:
                 what = f"has {sample.mask.shape}, its image {size[::-1]} rows and columns"
                 report._add("bad mask", sample.name, what)
@@ -168,7 +182,7 @@ def _check_images(data: FileDataset, report: Report, workers: int, console: Cons
         if console is not None:
             seen = track(seen, f"reading {data.split}", len(data), console=console, transient=True)
         for image, problems in seen:
-            report.problems += problems
+            report._take(problems)
             if image is not None:
                 report._saw(*image)
     twice = [name for name, times in Counter(item.name for item in data.items).items() if times > 1]
@@ -194,10 +208,13 @@ def _look(item: Item) -> _Seen:
 
 
 def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[Problem]:
+    if item.keypoints is not None and not item.keypoints:
+        yield Problem("no visible part", item.name, "none of its parts can be seen", harmless=True)
     yield from _outside(item.name, item.keypoints or (), size)
     if item.box is not None and not _fits(item.box, size):
         what = "{:g} x {:g} at ({:g}, {:g})".format(*item.box[2:], *item.box[:2])
-        yield Problem("box outside the image", item.name, f"{what} on {size[0]} x {size[1]} pixels")
+        what, near = f"{what} on {size[0]} x {size[1]} pixels", _fits(item.box, size, *(_edge(side) for side in size))
+        yield Problem("box over the edge" if near else "box outside the image", item.name, what, harmless=near)
     if isinstance(item.mask, Path) and not item.mask.exists():
         yield Problem("missing mask", item.name, f"there is no {item.mask}")
         return
@@ -214,14 +231,20 @@ def _outside(name: str, keypoints: Iterable[Keypoint], size: tuple[int, int]) ->
     for part, x, y in keypoints:
         if not is_inside(x, y, size):
             what = f"{part} at ({x:g}, {y:g}) on {size[0]} x {size[1]} pixels"
-            yield Problem("keypoint outside the image", name, what)
+            near = all(-_edge(side) <= at <= side + _edge(side) for at, side in zip((x, y), size, strict=True))
+            yield Problem("keypoint over the edge" if near else "keypoint outside the image", name, what, harmless=near)
 
 
-def _fits(box: Box, size: tuple[int, int]) -> bool:
-    """Return whether a box has an area and lies on an image; the official ones reach over its edge by a little."""
+def _edge(side: int) -> float:
+    """Return how far an annotation may lie outside of an image and still belong to it: official ones do by a little."""
+    return max(1.0, 0.02 * side)
+
+
+def _fits(box: Box, size: tuple[int, int], across: float = 0, down: float = 0) -> bool:
+    """Return whether a box has an area and lies on an image, but for so many pixels across and down."""
     x, y, width, height = box
-    across, down = (side + max(1.0, 0.02 * side) for side in size)
-    return width > 0 and height > 0 and 0 <= x <= across - width and 0 <= y <= down - height
+    inside = -across <= x <= size[0] + across - width and -down <= y <= size[1] + down - height
+    return width > 0 and height > 0 and inside
 
 
 def _per_class(data: Dataset) -> tuple[int, float, int]:
@@ -254,4 +277,4 @@ def _check_unlisted(opened: list[FileDataset], report: Report) -> None:
             if path.suffix.lower() not in IMAGE_SUFFIXES or path.name.startswith("."):
                 continue
             if path.relative_to(base).as_posix() not in listed:
-                report.notes.append(Problem("file in no list", str(path), "is never read"))
+                report.notes.append(Problem("file in no list", str(path), "is never read", harmless=True))

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import on_canvas
 from partswap.errors import SettingError
-from partswap.images import Preprocess
+from partswap.preprocess import Preprocess
 
 MARGIN, GAP, CAPTION, DOT = 28, 14, 24, 4
 INK, HAIRLINE, OUTLINE = (34, 34, 34), (214, 214, 214), (255, 255, 255)
@@ -45,7 +45,7 @@ def contact_sheet(
     preprocess = preprocess or Preprocess()
     samples = [on_canvas(dataset[i], preprocess) for i in choose(dataset, count, seed)]
     colors = part_colors(dataset.parts)
-    side = preprocess.size
+    side = preprocess.side
     columns = min(columns, len(samples))
     rows = -(-len(samples) // columns)
     width = 2 * MARGIN + columns * side + (columns - 1) * GAP

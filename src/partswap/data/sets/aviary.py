@@ -71,7 +71,10 @@ class Aviary(Dataset):
         bird = self.bird(index)
         visible = ((name, x, y) for name, (x, y, seen) in bird.keypoints.items() if seen)
         keypoints = by_part(visible, bird.image.size, merge_sides=self.merge_sides)
-        return Sample(self.image_name(index), bird.image, self.label(index), keypoints, bird.mask, bird.part_masks)
+        label = self.label(index)
+        return Sample(
+            self.image_name(index), bird.image, label, keypoints, bird.mask, bird.part_masks, self.classes[label]
+        )
 
     def fingerprint(self) -> str:
         """Return a key that changes with the settings and with the way birds are drawn."""

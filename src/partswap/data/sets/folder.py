@@ -37,6 +37,7 @@ class Folder(FileDataset):
     """
 
     name = "folder"
+    upright = True
     splits = (*SPLIT_FOLDERS, "all")
 
     def __init__(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partswap.cut.trunk import Trunk
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.blend import up_to
 from partswap.models.shipped import PREPROCESS, build, load
 from partswap.models.weights import load_strictly, read_weights
 
@@ -17,4 +17,4 @@ def aviary_auxiliary(choice: AuxiliaryChoice, explained: Explained | None) -> Au
         model = build("auxiliary")
         fix = "Pass what partswap aviary train auxiliary made."
         load_strictly(model, read_weights(choice.weights), choice.weights, fix=fix)
-    return Auxiliary("aviary", model if choice.layer is None else Trunk(model, choice.layer), PREPROCESS)
+    return Auxiliary("aviary", model if choice.layer is None else up_to(model, choice.layer), PREPROCESS)

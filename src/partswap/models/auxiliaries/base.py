@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,13 +12,22 @@ from torch import Tensor, nn
 
 from partswap.cut.mirror import mirror
 from partswap.errors import ShapeError
-from partswap.images import Preprocess
+from partswap.grid import to_cells
+from partswap.models.blend import Blend, nearness
 from partswap.models.precision import device_of
+from partswap.preprocess import Preprocess
 from partswap.registry import Registry
 
 # Cells after a ReLU have cosines from 0 to 1, tokens after a layer norm from -1 to 1: twice the range, so twice the
 # temperature of the ResNets for a matching that is as sharp.
 TAU_TOKENS = 0.2
+
+
+class Readable(Protocol):
+    """Images by number."""
+
+    def image(self, index: int) -> Image:
+        """Return one image."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +43,48 @@ class Auxiliary:
     preprocess : Preprocess
         What the model wants its images to be like: the size the classifier's canvas is brought to, mean and std.
     tau : float
-        The temperature that suits its cosines.
+        The temperature that suits its cosines, for methods that do not find it themselves.
+    usual : float, optional
+        How alike the cells it learned from are to what it knows of them (see `familiarity`).
+    note : str
+        What to tell the user about it: why it was chosen, and what would be better.
     """
 
     name: str
     model: nn.Module
     preprocess: Preprocess
     tau: float = 0.1
+    usual: float | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         # The same weights in eval mode: batch statistics would make a grid depend on what is encoded beside it.
         object.__setattr__(self, "model", mirror(self.model))
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of the layers that are side by side in its grids and not yet centred; empty if there is one."""
+        return tuple(self.model.widths) if isinstance(self.model, Blend) and not self.model.is_fitted else ()
+
+    def familiarity(self, grids: Tensor) -> float | None:
+        """Return how alike cells are to those it learned from: 1 is as alike as those to each other, None if unknown.
+
+        `grids` are its own, ``(n, e, h, w)``.
+        """
+        if self.usual is None or not isinstance(self.model, Blend) or not len(self.model.known):
+            return None
+        return float(nearness(to_cells(grids), self.model.known)) / self.usual
+
     def inputs(self, canvases: Sequence[Image]) -> Tensor:
         """Return images as the classifier sees them as the batch ``(n, 3, H, W)`` that the model gets."""
-        size = (self.preprocess.size, self.preprocess.size)
+        size = self.preprocess.shape[::-1]
         # Resized, never cropped: cells of both grids must show the same places.
         resized = [canvas.resize(size, Resampling.BILINEAR) for canvas in canvases]
         return torch.stack([self.preprocess.tensor(canvas) for canvas in resized]).to(device_of(self.model))
+
+    def reader(self, data: Readable, preprocess: Preprocess) -> Callable[[int], Tensor]:
+        """Return what makes the model's input of an image of a data set, as a classifier with `preprocess` sees it."""
+        return lambda index: self.inputs([preprocess.canvas(data.image(index))])[0]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the grids ``(n, e, h, w)`` of a batch that `inputs` made."""
@@ -102,6 +135,7 @@ class Explained:
     model: nn.Module
     preprocess: Preprocess  #: what it wants its images to be like
     layer: str | None = None  #: where it is cut, if that is known
+    data: str | None = None  #: fingerprint of the images it was trained on, if that is known
 
 
 class Builder(Protocol):

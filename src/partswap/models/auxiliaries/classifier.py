@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from partswap.cut.layers import default_layer
-from partswap.cut.trunk import Trunk
 from partswap.errors import SettingError
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.blend import up_to
 
 
 @AUXILIARIES.register("classifier")
@@ -19,5 +19,5 @@ def classifier(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliar
     if choice.weights is not None:
         raise SettingError('the auxiliary "classifier" has the weights of the classifier.', "Leave its weights out.")
     layer = choice.layer or explained.layer or default_layer(explained.model)
-    trunk = Trunk(explained.model, layer, size=explained.preprocess.size)
+    trunk = up_to(explained.model, layer, size=explained.preprocess.shape)
     return Auxiliary("classifier", trunk, explained.preprocess)

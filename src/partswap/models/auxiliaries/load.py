@@ -8,11 +8,14 @@ from pathlib import Path
 from torch import nn
 
 from partswap.cut.trunk import Trunk
-from partswap.errors import SettingError, UnknownNameError, suggest
-from partswap.images import Preprocess
+from partswap.errors import LayerError, SettingError, UnknownNameError, suggest
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.auxiliaries.learned import is_learned, load_learned
+from partswap.models.blend import up_to
+from partswap.models.open import is_architecture, open_classifier
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.zoo import load_model
+from partswap.preprocess import Preprocess
 
 
 def load_auxiliary(
@@ -29,12 +32,14 @@ def load_auxiliary(
     Parameters
     ----------
     name : str
-        A registered one (``AUXILIARIES.names()``), or any model of torchvision or timm: ``"timm:NAME"``,
-        ``"torchvision:NAME"``, or the bare name. ``"NAME=WEIGHTS@LAYER"`` says all at once, as on the command line.
+        A registered one (``AUXILIARIES.names()``), the folder of one that was trained, or any model by what names it:
+        ``"timm:NAME"``, ``"torchvision:NAME"``, the bare name, a trained folder, ``"hf:FOLDER"``,
+        ``"file.py:function"``. ``"NAME=WEIGHTS@LAYER"`` says all at once, as on the command line.
     weights : str or Path, optional
         A file; None or ``"default"`` for the official weights, downloaded once.
     layer : str, optional
-        The layer whose output is compared; by default the last grid before the final pooling.
+        The layer whose output is compared; by default the last grid before the final pooling. Several side by side:
+        ``"layer3+layer4.0"``.
     tau : float, optional
         The temperature; by default the one that suits the auxiliary.
     classifier : torch.nn.Module, optional
@@ -47,6 +52,8 @@ def load_auxiliary(
     ``load_auxiliary("deepcluster")``, ``load_auxiliary("moco", weights="moco_v2_800ep_pretrain.pth.tar")``,
     ``load_auxiliary("timm:convnext_tiny", layer="stages.2")``.
     """
+    if not isinstance(name, str):
+        raise SettingError(f"the auxiliary is a {type(name).__name__}.", "Give its name.")
     told = AuxiliaryChoice.parse(name)
     file = told.weights if weights is None else str(weights)
     choice = AuxiliaryChoice(told.name, None if file == "default" else file, layer or told.layer, tau)
@@ -56,10 +63,15 @@ def load_auxiliary(
 
 def build_auxiliary(choice: AuxiliaryChoice, explained: Explained | None = None) -> Auxiliary:
     """Return an auxiliary as it was chosen; `explained` is the classifier, for auxiliaries that are made of it."""
+    folder = Path(choice.name)
     if choice.name in AUXILIARIES:
         auxiliary = AUXILIARIES.get(choice.name)(choice, explained)
+    elif folder.is_dir() and is_learned(folder):
+        if choice.layer is not None:
+            raise LayerError(f"{folder} was trained on its own layers.", "Leave the layer out, or train another one.")
+        auxiliary = load_learned(folder, choice.weights)
     else:
-        auxiliary = _of_zoo(choice.name, choice.weights, choice.layer)
+        auxiliary = _of_model(choice.name, choice.weights, choice.layer)
     if choice.tau is None:
         return auxiliary
     if not choice.tau > 0:
@@ -67,7 +79,11 @@ def build_auxiliary(choice: AuxiliaryChoice, explained: Explained | None = None)
     return replace(auxiliary, tau=choice.tau)
 
 
-def _of_zoo(name: str, weights: str | None, layer: str | None) -> Auxiliary:
+def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
+    """Return any network's features: of the zoo, a trained folder, of Hugging Face, one's own."""
+    if not is_architecture(name):
+        opened = open_classifier(name, weights)
+        return _made(name, opened.model, opened.preprocess, layer)
     try:
         # A file may lack the classifier, which an auxiliary never runs.
         model = load_model(name, weights="default") if weights is None else load_model(name, start=weights)
@@ -78,6 +94,10 @@ def _of_zoo(name: str, weights: str | None, layer: str | None) -> Auxiliary:
             f"there is no auxiliary called {name!r}.",
             f"{suggest(name, AUXILIARIES) or error.fix} Known: {', '.join(AUXILIARIES)}, torchvision's and timm's.",
         ) from error
-    preprocess = preprocess_for(model)
-    trunk = Trunk(model, layer, size=preprocess.size)
-    return Auxiliary(name, trunk, preprocess, tau=TAU_TOKENS if trunk.layout.kind == "tokens" else 0.1)
+    return _made(name, model, preprocess_for(model), layer)
+
+
+def _made(name: str, model: nn.Module, preprocess: Preprocess, layer: str | None) -> Auxiliary:
+    trunk = up_to(model, layer, size=preprocess.shape)
+    tokens = isinstance(trunk, Trunk) and trunk.layout.kind == "tokens"
+    return Auxiliary(name, trunk, preprocess, tau=TAU_TOKENS if tokens else 0.1)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual
+from partswap.errors import SettingError
 from partswap.grid import Grids
 from partswap.heads import HeadPlan
 from partswap.registry import Registry
 from partswap.search.find import search
 from partswap.search.problem import Problem
-from partswap.search.settings import SearchSettings
+from partswap.search.settings import SearchSettings, changed
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Method(ABC):
     title: ClassVar[str]
     #: Whether it wants auxiliary grids.
     semantic: ClassVar[bool] = False
+    #: Whether without them it is not what its name says.
+    needs_semantic: ClassVar[bool] = False
     #: How many distractors its authors use; None means as many as there are.
     distractors: ClassVar[int | None] = None
     #: Whether it promises to flip the decision where that can be done at all.
@@ -43,6 +46,14 @@ class Method(ABC):
     def wants_parts(self) -> bool:
         """Whether it must be told which parts the cells hold."""
         return False
+
+    def check_auxiliary(self, there: bool) -> None:
+        """Raise an error if the method would not be itself without an auxiliary, and there is none."""
+        return
+
+    def suited(self, tau: float) -> Self:
+        """Return the method with an auxiliary's temperature, if it does not find one itself."""
+        return self
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -66,12 +77,26 @@ class Method(ABC):
 class SearchMethod(SearchSettings, Method):
     """A search with its settings; those that make it what it is are `fixed`."""
 
+    def suited(self, tau: float) -> Self:
+        """Return the method with an auxiliary's temperature, if it does not find one itself."""
+        published = self.objective == "paper" and self.tau == "auto" and self.takes("tau")
+        return changed(self, tau=tau) if published else self
+
     def allowed(self, problem: Problem) -> Tensor | None:
         """Return a mask ``(h*w, n*h*w)`` of the swaps a hard constraint allows, None if there is no such constraint."""
         return None
 
+    def check_auxiliary(self, there: bool) -> None:
+        """Raise an error if the method would not be itself without an auxiliary, and there is none."""
+        if self.needs_semantic and self.lam > 0 and not there:
+            raise SettingError(
+                f"the method {self.name} swaps like for like, and there is no auxiliary to say what is alike.",
+                "Name one with {auxiliary}, or use the method goyal, which has no such term.",
+            )
+
     def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
         """Search."""
+        self.check_auxiliary(problem.aux is not None)
         hard: dict[str, Any] = {"allowed": self.allowed(problem), "relax": getattr(self, "relax", False)}
         return search(head, problem, self, method=self.name, semantic=self.semantic, **hard)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from partswap.search.methods.base import METHODS, SearchMethod, fixed
-from partswap.search.settings import Objective
+from partswap.search.settings import Matching, Objective, Temperature
 
 
 @METHODS.register("goyal")
@@ -19,7 +19,8 @@ class Goyal(SearchMethod):
     distractors: ClassVar[int | None] = 1
 
     lam: float = fixed(0.0)
-    tau: float = fixed(0.1)
+    tau: Temperature = fixed("auto")
+    matching: Matching = fixed("softmax")
     objective: Objective = fixed("paper")
     keep: float | None = fixed(None)
     beam: int = fixed(1)

@@ -64,7 +64,8 @@ class Scout(Method):
             heats = [self._heat(evaluator, grid, target, before.predicted) for grid in problem.distractors]
             j = torch.stack(heats).flatten().argmax()
             after = evaluator.advance(evaluator.start, torch.zeros_like(i)[None], i[None], j[None]).logits[0]
-        step = Step(float(after.softmax(0)[target]), int(after.argmax()))
+        said = after.softmax(0)
+        step = Step(float(said[target]), int(after.argmax()), own=float(said[before.predicted]))
         return problem.answer(
             target,
             before,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from partswap.search.methods.base import METHODS, SearchMethod, fixed
-from partswap.search.settings import Objective
+from partswap.search.settings import Matching, Objective
 
 
 @METHODS.register("paper")
@@ -17,6 +17,8 @@ class Vandenhende(SearchMethod):
     name: ClassVar[str] = "paper"
     title: ClassVar[str] = "Vandenhende et al."
     semantic: ClassVar[bool] = True
+    needs_semantic: ClassVar[bool] = True
 
+    matching: Matching = fixed("softmax")
     objective: Objective = fixed("paper")
     beam: int = fixed(1)

@@ -31,14 +31,22 @@ PUBLISHED = {
 def auxiliary(lab: Lab) -> Result:
     """Return each auxiliary's Same-KP with one distractor, its clustering accuracy, and pictures of clusters."""
     bench = lab.bench
-    facts = [bench.facts[i] for i in range(len(bench.data))]
+    facts = []
+    with lab.track("annotations", len(bench.data)) as advance:
+        for index in range(len(bench.data)):
+            facts.append(bench.facts[index])
+            advance(1)
     rows: list[list[Cell]] = []
     figures = {}
     for choice in lab.auxiliaries:
         aux = bench.with_auxiliary(choice).encodings.aux
         assert aux is not None  # there is an auxiliary
         scores = lab.scores("paper", auxiliary=str(choice), distractors=1)
-        clustered = [cluster_parts(aux, facts, k, seed=lab.config.seed) for k in CLUSTERS]
+        clustered = []
+        with lab.track(f"clusters of {choice.name}", len(CLUSTERS)) as advance:
+            for k in CLUSTERS:
+                clustered.append(cluster_parts(aux, facts, k, seed=lab.config.seed))
+                advance(1)
         picture = "-".join(["clusters", choice.name.replace(":", "-"), *([choice.layer] if choice.layer else [])])
         preprocess, grid = bench.classifier.preprocess, bench.explainer.cut.grid
         figures[picture] = draw_clusters(bench.data, preprocess, clustered[1], grid)

@@ -18,8 +18,8 @@ PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter"
 def cost(lab: Lab) -> Result:
     """Return the cost of one edit, the authors' way and ours, for one distractor and for many."""
     bench = lab.bench
-    cut, size = bench.explainer.cut, bench.classifier.preprocess.size
-    image = torch.randn(1, 3, size, size)
+    cut, size = bench.explainer.cut, bench.classifier.preprocess.shape
+    image = torch.randn(1, 3, *size).to(bench.explainer.device)
     with torch.no_grad():
         grids = cut.features(image)
     features = module_macs(cut.features, image)

@@ -70,6 +70,8 @@ class Lab:
     runs: Path
     #: Rows of the auxiliary table.
     auxiliaries: Sequence[AuxiliaryChoice] = ()
+    #: Methods with the lam and tau that `tune` chose for them.
+    tuned: Sequence[tuple[str, Mapping[str, float]]] = ()
     track: Track = field(default=no_progress, repr=False)
 
     @cached_property
@@ -168,7 +170,7 @@ def make_table(name: str, lab: Lab) -> Result:
     """Make a table by name."""
     table = TABLES.get(name)
     if lab.config.auxiliary is None and name != "cost":
-        raise SettingError(f"the table {name} is about a semantic term.", "Pass an auxiliary: --auxiliary NAME.")
+        raise SettingError(f"the table {name} needs an auxiliary.", "Name one with {auxiliary}.")
     return table(lab)
 
 

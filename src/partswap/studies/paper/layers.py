@@ -28,8 +28,8 @@ def layers(lab: Lab) -> Result:
 def places(lab: Lab) -> list[tuple[str, str]]:
     """Return the layers to compare, each with its grid."""
     cut = lab.bench.explainer.cut
-    size = lab.bench.classifier.preprocess.size
-    found = list_layers(lab.bench.classifier.model, probe=torch.randn(2, 3, size, size))
+    size = lab.bench.classifier.preprocess.shape
+    found = list_layers(lab.bench.classifier.model, probe=torch.randn(2, 3, *size))
     finer = [place for place in found if place.grid.cells > cut.grid.cells]
     # A layer without weights after another one of the same grid (a pooling that pools nothing) is no other place.
     weighted = {name for name, m in lab.bench.classifier.model.named_modules() if any(True for _ in m.parameters())}

@@ -1,0 +1,116 @@
+"""An auxiliary that learned the parts of some images (``partswap train auxiliary``), in a folder.
+
+The folder holds what was learned, a few megabytes, and names the network below it with a digest of its weights: that
+network is opened again from where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from partswap.cut.trunk import PLUS, usual_layers
+from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError
+from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
+from partswap.models.blend import Blend
+from partswap.models.checkpoints import Trained, load_trained, read_about
+from partswap.models.fingerprint import weights_digest
+from partswap.preprocess import Preprocess
+from partswap.store import default_cache, read_json, write_json
+
+#: Folder of the cache with notes on what was trained where.
+NOTES = "auxiliaries"
+
+
+@dataclass(frozen=True)
+class Learned(Trained):
+    """What was learned, and the network it was learned on."""
+
+    kind = "auxiliary"
+    model: Blend
+    layers: Sequence[str]  #: of the network, which `architecture` names as `AuxiliaryChoice` writes it
+    weights: str  #: digest of the network's weights
+    preprocess: Preprocess  #: what the network wants its images to be like
+
+    @staticmethod
+    def build(about: Mapping[str, Any]) -> nn.Module:
+        """Return the network below, up to the layers."""
+        choice = replace(AuxiliaryChoice.parse(about["architecture"]), layer=PLUS.join(about["layers"]))
+        blend = blend_of(open_source(choice))
+        if weights_digest(blend.trunks) != about["weights"]:
+            raise PartswapError(
+                f"{choice.name} has other weights than when the auxiliary was trained.",
+                "Give those it was trained on: FOLDER=WEIGHTS; or train it again.",
+            )
+        return blend
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return what was learned; the network below has a file of its own."""
+        return {name: getattr(self.model, name) for name in ("mean", "basis", "offset", "known")}
+
+    @staticmethod
+    def restored(model: nn.Module, state: Mapping[str, Tensor], where: str) -> nn.Module:
+        """Return the network with what was learned put in."""
+        assert isinstance(model, Blend)
+        try:
+            return model.with_state(*(state[name] for name in ("mean", "basis", "offset", "known")))
+        except (KeyError, ShapeError) as error:
+            raise FileFormatError(f"{where} does not hold what model.json tells of.", "Train it again.") from error
+
+
+def open_source(choice: AuxiliaryChoice) -> Auxiliary:
+    """Return a network's layers side by side, not fitted yet; without any named, the usual ones."""
+    from partswap.models.auxiliaries.load import build_auxiliary  # which opens learned ones, too
+
+    if choice.layer is None:
+        whole = build_auxiliary(choice)
+        network = getattr(getattr(getattr(whole.model, "features", None), "body", None), "twin", None)
+        if not isinstance(network, nn.Module):
+            raise SettingError(
+                f"{choice.name} is no network with layers.", "Start from a network, and name its layers."
+            )
+        choice = replace(choice, layer=PLUS.join(usual_layers(network, whole.preprocess.shape)))
+    elif PLUS not in choice.layer:
+        raise SettingError(f"{choice} names one layer.", "Name several, as in layer3+layer4.0.")
+    return build_auxiliary(choice)
+
+
+def blend_of(auxiliary: Auxiliary) -> Blend:
+    """Return the layers an auxiliary is made of."""
+    assert isinstance(auxiliary.model, Blend)  # it was opened with several
+    return auxiliary.model
+
+
+def is_learned(folder: Path) -> bool:
+    """Tell whether a folder holds a trained auxiliary, finished or not."""
+    told = [folder / name for name in ("model.json", "training.json") if (folder / name).exists()]
+    about = read_json(told[0]) if told else None
+    return isinstance(about, dict) and about.get("kind") == Learned.kind
+
+
+def load_learned(folder: str | Path, weights: str | None = None) -> Auxiliary:
+    """Return the auxiliary in a folder; `weights` is where those of the network below are, if not where they were."""
+    changes = {}
+    if weights is not None:
+        was = AuxiliaryChoice.parse(read_about(Learned, Path(folder))["architecture"])
+        changes = {"architecture": str(replace(was, weights=weights))}
+    learned = load_trained(Learned, folder, **changes)
+    return Auxiliary(Path(folder).name, learned.model, learned.preprocess, usual=learned.record["familiar"])
+
+
+def remember(folder: Path, data: str, cache: Path | None = None) -> None:
+    """Note that the auxiliary in a folder was trained on images of this fingerprint, for ``auto`` to find it."""
+    notes = (cache or default_cache()) / NOTES
+    notes.mkdir(parents=True, exist_ok=True)
+    write_json(notes / f"{data}.json", {"folder": str(folder.absolute())})
+
+
+def trained_on(data: str, cache: Path | None = None) -> Path | None:
+    """Return the folder of an auxiliary that was trained on images of this fingerprint, if it is still there."""
+    note = (cache or default_cache()) / NOTES / f"{data}.json"
+    folder = Path(read_json(note)["folder"]) if note.is_file() else None
+    return folder if folder is not None and (folder / "model.json").is_file() else None

@@ -1,0 +1,134 @@
+"""Several layers of a network as one grid: each centred and brought to length 1, side by side, then reduced.
+
+Layers know different things of a cell: early ones its texture, late ones what it belongs to. What all cells share says
+nothing about which part one shows, so it is subtracted. Means and directions are fitted on images; without them a
+blend gives the layers as they are, and the search centres them on the images of each explanation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partswap.cut.mirror import EvalModule
+from partswap.cut.trunk import PLUS, Trunk, Trunks
+from partswap.errors import SettingError, ShapeError
+from partswap.grid import resize_grid, to_cells
+
+#: Principal components that are kept.
+COMPONENTS = 512
+
+
+class Blend(EvalModule):
+    """Images ``(n, 3, H, W)`` to one grid ``(n, e, h, w)`` made of several layers.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any network; it is mirrored and left as it is.
+    layers : sequence of str
+        Which layers; the coarsest grid among theirs is the blend's.
+    size : int or (int, int)
+        The images' side, or height and width.
+    """
+
+    def __init__(self, model: nn.Module, layers: Sequence[str], *, size: int | tuple[int, int] = 224) -> None:
+        super().__init__()
+        self.trunks = Trunks(model, layers, size=size)
+        self.mean: Tensor  #: of the cells of every layer, ``(channels,)``
+        self.basis: Tensor  #: from the layers side by side to the result, ``(channels, e)``
+        self.offset: Tensor  #: of the result, ``(e,)``
+        self.known: Tensor  #: directions that stand for the cells it was fitted on, ``(k, e)``, if that was noted
+        self._set(torch.zeros(sum(self.widths)), torch.zeros(sum(self.widths), 0), torch.zeros(0), torch.zeros(0, 0))
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it centres and reduces."""
+        return len(self.offset) > 0
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of the layers."""
+        return self.trunks.layers
+
+    @property
+    def widths(self) -> list[int]:
+        """Channels of the layers."""
+        return self.trunks.widths
+
+    def raw(self, images: Tensor) -> Tensor:
+        """Return the layers' grids as they are, side by side: ``(n, channels, h, w)``."""
+        return torch.cat([resize_grid(grids, self.trunks.grid) for grids in self.trunks(images)], 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the grids of images."""
+        grids = self.raw(images)
+        if not self.is_fitted:
+            return grids
+        cells = blended(to_cells(grids), self.widths, self.mean) @ self.basis + self.offset
+        shape = (len(grids), *self.trunks.grid, len(self.offset))
+        return cells.view(shape).permute(0, 3, 1, 2)
+
+    def with_state(self, mean: Tensor, basis: Tensor, offset: Tensor, known: Tensor | None = None) -> Blend:
+        """Return the same layers with what was fitted."""
+        if tuple(mean.shape) != (sum(self.widths),) or tuple(basis.shape) != (len(mean), len(offset)):
+            raise ShapeError(
+                f"a basis of shape {tuple(basis.shape)} for {sum(self.widths)} channels.",
+                "Fit it on the same layers.",
+            )
+        made = copy.copy(self)
+        made._buffers = {}  # not those of the original
+        made._set(
+            *(tensor.to(self.mean) for tensor in (mean, basis, offset)), known if known is not None else self.known
+        )
+        return made
+
+    def _set(self, *tensors: Tensor) -> None:
+        for name, tensor in zip(("mean", "basis", "offset", "known"), tensors, strict=True):
+            self.register_buffer(name, tensor)
+
+    def fitted(self, cells: Tensor, components: int = COMPONENTS) -> Blend:
+        """Return the same layers centred and reduced to the principal components of cells ``(m, channels)``."""
+        if len(cells) < 2:
+            raise SettingError(f"{len(cells)} cells to fit on.", "Use more images.")
+        mean = cells.mean(0)
+        sides = blended(cells, self.widths, mean)
+        middle = sides.mean(0)
+        count = min(components, *sides.shape)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # components are found from random directions
+            _, _, basis = torch.svd_lowrank(sides - middle, q=min(count + 32, *sides.shape), niter=3)
+        basis = basis[:, :count].contiguous()
+        return self.with_state(mean, basis, -(middle @ basis))
+
+
+def up_to(model: nn.Module, layer: str | None, *, size: int | tuple[int, int] = 224) -> Trunk | Blend:
+    """Return a network up to a layer (the last grid if None), or several: ``"layer3+layer4.0"``."""
+    if layer is not None and PLUS in layer:
+        return Blend(model, layer.split(PLUS), size=size)
+    return Trunk(model, layer, size=size)
+
+
+def blended(cells: Tensor, widths: Sequence[int], mean: Tensor) -> Tensor:
+    """Return cells ``(m, channels)`` with each layer's part centred and brought to length 1."""
+    parts = (cells - mean).split(list(widths), 1)
+    return torch.cat([F.normalize(part, dim=1) for part in parts], 1)
+
+
+def some_cells(grids: Iterable[Tensor], count: int, images: int) -> Tensor:
+    """Return at most about `count` cells ``(m, channels)`` of grids ``(n, channels, h, w)``, evenly from all images."""
+    kept = []
+    for batch in grids:
+        cells = to_cells(batch)
+        step = max(1, images * batch.shape[2] * batch.shape[3] // max(count, 1))
+        kept.append(cells[::step].clone())
+    return torch.cat(kept)
+
+
+def nearness(cells: Tensor, known: Tensor) -> Tensor:
+    """Return the mean cosine of cells ``(m, e)`` with the nearest of the directions ``(k, e)``."""
+    return (F.normalize(cells, dim=1) @ known.to(cells).T).amax(1).mean()

@@ -1,0 +1,129 @@
+"""What a model returns, brought to logits: probabilities, and one logit for two classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partswap.cut.mirror import layer_name, mirror
+from partswap.cut.network import STEPS, Cut, cut_studied
+from partswap.cut.study import Study
+from partswap.progress import Track, no_progress
+
+#: Logarithms stop here: a probability that is 0 in float32 has no logarithm.
+SMALLEST = 1e-30
+
+
+class Logarithm(nn.Module):
+    """A model that returns probabilities, with their logarithm: its softmax is the probabilities again."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.train(model.training)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits ``(n, classes)``."""
+        probabilities: Tensor = self.model(images)
+        return probabilities.clamp(min=SMALLEST).log()
+
+
+class OneLogit(nn.Module):
+    """A model with one output for two classes, with a second that is always 0.
+
+    Class 1 is what the output speaks for. `probability` says that it is one already, not a logit.
+    """
+
+    def __init__(self, model: nn.Module, *, probability: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.probability = probability
+        self.train(model.training)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits ``(n, 2)``."""
+        out: Tensor = self.model(images).reshape(-1, 1)
+        if self.probability:
+            out = out.clamp(SMALLEST, 1 - 1e-7).logit()
+        return torch.cat([torch.zeros_like(out), out], 1)
+
+
+def cut_as_logits(
+    model: nn.Module, layer: str | nn.Module | None, probe: Tensor, track: Track = no_progress
+) -> tuple[nn.Module, Cut, str | None]:
+    """Cut a model that may not give logits: return one that does, its cut, and what had to be done, if anything.
+
+    The pass that shows what the model returns is that of the study, unless something has to be done.
+    """
+    with track(f"studying {type(model).__name__}", STEPS) as advance:
+        study = Study(model, probe)
+        fitting, note = _fitted(model, _rows(study.survey.logits, len(study.survey.probe)), study.survey.probe)
+        study = study if fitting is model else Study(fitting, probe)
+        study.check_logits()
+        advance(1)
+        name = None if layer is None else layer_name(fitting, _inside(fitting, layer))
+        return fitting, cut_studied(study, name, advance=advance), note
+
+
+def as_logits(model: nn.Module, probe: Tensor) -> tuple[nn.Module, str | None]:
+    """Return a model that gives logits, and what had to be done to it, if anything.
+
+    Whatever else is wrong with what it returns is left to the cut, which says so.
+    """
+    if probe.device.type == "meta":
+        return model, None
+    return _fitted(model, outputs_of(model, probe), probe)
+
+
+def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, str | None]:
+    """Return a model that gives logits instead of the `rows` that it gives for the probe."""
+    if rows is None:
+        return model, None
+    if rows.shape[1] == 1:
+        # A logit leaves 0 to 1 sooner or later; strong inputs make it sooner.
+        strong = outputs_of(model, 30 * probe)
+        seen = rows if strong is None else torch.cat([rows, strong])
+        probability = bool(((seen >= 0) & (seen <= 1)).all())
+        what = "a probability" if probability else "one logit"
+        return OneLogit(model, probability=probability), f"the model returns {what}: class 1 is yes, class 0 is no."
+    certain = bool((rows >= 0).all()) and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
+    if certain:
+        return Logarithm(model), "the model returns probabilities; their logarithms are explained."
+    if bool(((rows >= 0) & (rows <= 1)).all()):
+        strong = outputs_of(model, 30 * probe)
+        if strong is not None and bool(((strong >= 0) & (strong <= 1)).all()):
+            return model, (
+                "all outputs are between 0 and 1 and do not sum to 1, as of one sigmoid per class; they are read as "
+                "logits. If they are probabilities, pass the model without its last layer."
+            )
+    return model, None
+
+
+def outputs_of(model: nn.Module, images: Tensor) -> Tensor | None:
+    """Return a model's outputs in eval mode, None where they are no finite rows, one per image."""
+    try:
+        with torch.no_grad():
+            out = mirror(model)(images)
+    except Exception:  # the cut runs it again and says what is wrong
+        return None
+    return _rows(out, len(images))
+
+
+def _rows(out: Any, images: int) -> Tensor | None:
+    """Return what a model returned as rows, one per image; None if it is nothing of the kind."""
+    if isinstance(out, Tensor) and out.ndim == 1 and len(out) == images:
+        out = out[:, None]
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != images:
+        return None
+    return out.float() if bool(torch.isfinite(out).all()) else None
+
+
+def _inside(model: nn.Module, layer: str | nn.Module) -> str | nn.Module:
+    """Return a layer of the model inside, if the model was wrapped."""
+    inside = getattr(model, "model", None)
+    names = dict(model.named_modules())
+    if isinstance(layer, str) and layer not in names and isinstance(inside, nn.Module) and f"model.{layer}" in names:
+        return f"model.{layer}"
+    return layer

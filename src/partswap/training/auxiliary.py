@@ -1,0 +1,253 @@
+"""``partswap train auxiliary``: learn which cells show the same part from images alone, without any label.
+
+Several layers of a network, centred and reduced (`partswap.models.blend`), know parts, but also much that has nothing
+to do with them. A linear map learns what to look at: of an image and one much like it, cells that are each other's best
+match are taken to show the same part, all other cells of that image not to. What matches is decided half by the
+features as they were and half by the map as it is, so that it cannot run away with its own mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from torch import Tensor
+
+from partswap.data.base import Dataset
+from partswap.errors import SettingError
+from partswap.features import BATCH, auxiliary_features, fitted_auxiliary, prefetch
+from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
+from partswap.models.auxiliaries.learned import Learned, blend_of, open_source, remember
+from partswap.models.blend import COMPONENTS, nearness
+from partswap.models.checkpoints import load_trained
+from partswap.models.fingerprint import weights_digest
+from partswap.models.precision import device_of
+from partswap.preprocess import Preprocess
+from partswap.progress import Track, no_progress
+from partswap.store import locked, write_json
+from partswap.training.loop import plain, refuse
+from partswap.training.session import finish
+
+#: Fewer images cannot teach anything.
+LEAST = 8
+#: Images that are looked at in the mirror, at most.
+MIRRORED = 128
+#: Directions that stand for what the training images show.
+KNOWN = 64
+
+
+@dataclass(frozen=True)
+class MatchRecipe:
+    """How the map is learned."""
+
+    components: int = COMPONENTS  #: principal components of the layers, which it starts from
+    width: int = 256  #: channels of the result
+    steps: int = 1000  #: of the optimiser
+    pairs: int = 32  #: pairs of images per step
+    neighbours: int = 30  #: an image's partner is one of so many that are most like it
+    temperature: float = 0.07  #: of the softmax over a partner's cells
+    lr: float = 1e-3  #: learning rate of AdamW
+    weight_decay: float = 0.01
+    trust: float = 0.5  #: how much of the decision what matches is the features' as they were
+    precision: str = "float32"  #: of the network's pass
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("components", "width", "steps", "pairs", "neighbours"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}.", "Use 1 or more.")
+        for name in ("temperature", "lr"):
+            if not getattr(self, name) > 0:
+                raise SettingError(f"{name} is {getattr(self, name)}.", "Use a number above 0.")
+        if not 0 <= self.trust <= 1:
+            raise SettingError(f"trust is {self.trust}.", "Use a share from 0 to 1.")
+
+
+def train_auxiliary(
+    data: Dataset,
+    start: str,
+    recipe: MatchRecipe,
+    out: Path,
+    *,
+    canvas: Preprocess | None = None,
+    cache: Path | None = None,
+    track: Track = no_progress,
+    console: Console | None = None,
+) -> Learned:
+    """Train an auxiliary on images, save it to `out` and return it; a second call resumes, or returns the result.
+
+    Parameters
+    ----------
+    data : Dataset
+        The images; nothing but their pixels is used.
+    start : str
+        The network, and the layers, as ``"NAME=WEIGHTS@LAYER+LAYER"``; whatever names an auxiliary or a classifier.
+        Without layers, three of its last stages (see `usual_layers`).
+    recipe : MatchRecipe
+        How.
+    out : Path
+        Folder of the result.
+    canvas : Preprocess, optional
+        How the classifier to be explained sees images; by default the network's own size, cut out of images whose short
+        side is an eighth longer, as most classifiers do.
+    cache, track, console
+        Where features are kept, and who shows progress and messages.
+    """
+    console = console or Console(quiet=True)
+    if len(data) < LEAST:
+        raise SettingError(f"there are {len(data)} images to learn from.", f"Give at least {LEAST}; hundreds are good.")
+    settings = {
+        "data": data.fingerprint(), "recipe": asdict(recipe), "start": start, "canvas": canvas and canvas.record()
+    }  # fmt: skip
+    if (out / "model.json").exists():
+        done = load_trained(Learned, out)
+        then = {name: done.record.get(name) for name in settings}
+        if then != plain(settings):
+            refuse(out, "an auxiliary made otherwise", then, plain(settings))
+        console.print(f"{out} is finished: {_told(done.record)}", highlight=False)
+        return done
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out, wait=True):
+        write_json(out / "training.json", {"kind": Learned.kind, **settings})
+        opened = open_source(AuxiliaryChoice.parse(start))
+        view = canvas or _view(opened.preprocess)
+        known_images: dict[str, Any] = {"cache": cache, "track": track}
+        fitted = fitted_auxiliary(data, opened, view, components=recipe.components, **known_images)
+        blend = blend_of(fitted)
+        grids = auxiliary_features(data, fitted, view, blend.trunks.grid, precision=recipe.precision, **known_images)
+        cells = torch.from_numpy(np.array(grids, np.float32)).flatten(2).transpose(1, 2)
+        matrix, mutual = learn_map(cells, recipe, track=track)
+        mapped = F.normalize(cells.flatten(0, 1) @ matrix.T, dim=1)
+        known = typical(mapped, KNOWN, recipe.seed)
+        model = blend.with_state(blend.mean, blend.basis @ matrix.T, blend.offset @ matrix.T, known)
+        record = {
+            **settings,
+            "images": len(data),
+            "mutual": mutual,
+            "mirrored": mirrored(replace(opened, model=model), data, view, track=track),
+            "familiar": float(nearness(mapped, known)),
+        }
+        choice = replace(AuxiliaryChoice.parse(start), layer=None)
+        weights = choice.weights and str(Path(choice.weights).absolute())
+        name = str(Path(choice.name).absolute()) if Path(choice.name).is_dir() else choice.name
+        made = Learned(
+            model, str(replace(choice, name=name, weights=weights)), blend.layers, weights_digest(blend.trunks),
+            opened.preprocess, record=record,
+        )  # fmt: skip
+        finish(made, out)
+    remember(out, data.fingerprint(), cache)
+    console.print(f"auxiliary: {_told(record)}, saved {out}", highlight=False)
+    return made
+
+
+def _told(record: Mapping[str, Any]) -> str:
+    return (
+        f"{record['images']} images, {100 * record['mutual']:.0f} % of their cells have a mutual match in a similar "
+        f"image, {100 * record['mirrored']:.0f} % are found again in the mirror"
+    )
+
+
+def _view(usual: Preprocess) -> Preprocess:
+    """Return the crop most classifiers see, for a network that only says the size it takes."""
+    return usual if usual.resize is not None else replace(usual, resize=round(min(usual.shape) * 8 / 7))
+
+
+def view_of(learned: Learned) -> Preprocess:
+    """Return how images were seen when an auxiliary was trained."""
+    canvas = learned.record["canvas"]
+    return _view(learned.preprocess) if canvas is None else Preprocess.of_record(canvas)
+
+
+@torch.no_grad()
+def mirrored(auxiliary: Auxiliary, data: Dataset, view: Preprocess, *, track: Track = no_progress) -> float:
+    """Return how often the best match of a cell in the mirrored image is the cell itself, over some of the images."""
+    device, right, count = device_of(auxiliary.model), 0, 0
+    chosen = range(0, len(data), -(-len(data) // MIRRORED))
+    chunks = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
+    with track("mirror", len(chosen)) as advance:
+        for inputs in prefetch(chunks, auxiliary.reader(data, view)):
+            straight, flipped = (auxiliary.forward(x.to(device)) for x in (inputs, inputs.flip(3)))
+            ours, theirs = (F.normalize(g.flatten(2).transpose(1, 2), dim=2) for g in (straight, flipped.flip(3)))
+            best = (ours @ theirs.transpose(1, 2)).argmax(2)
+            right += int((best == torch.arange(best.shape[1], device=device)).sum())
+            count += best.numel()
+            advance(len(inputs))
+    return right / count
+
+
+def learn_map(cells: Tensor, recipe: MatchRecipe, *, track: Track = no_progress) -> tuple[Tensor, float]:
+    """Return a map ``(width, e)`` learned from cells ``(images, cells, e)``, and how many cells had a mutual match."""
+    generator = torch.Generator().manual_seed(recipe.seed)
+    width = min(recipe.width, cells.shape[2])
+    matrix = torch.nn.init.orthogonal_(torch.empty(width, cells.shape[2]), generator=generator).requires_grad_()
+    optimiser = torch.optim.AdamW([matrix], lr=recipe.lr, weight_decay=recipe.weight_decay)
+    partners = nearest_images(cells, recipe.neighbours)
+    matched = torch.zeros(())
+    with track("learning parts", recipe.steps) as advance, torch.enable_grad():
+        for _ in range(recipe.steps):
+            one = torch.randint(len(cells), (recipe.pairs,), generator=generator)
+            which = torch.randint(partners.shape[1], (recipe.pairs,), generator=generator)
+            old = [cells[one], cells[partners[one, which]]]
+            new = [F.normalize(side @ matrix.T, dim=2) for side in old]
+            cosine = new[0] @ new[1].transpose(1, 2)
+            with torch.no_grad():
+                before = F.normalize(old[0], dim=2) @ F.normalize(old[1], dim=2).transpose(1, 2)
+                likeness = recipe.trust * before + (1 - recipe.trust) * cosine
+            loss, share = match_loss(cosine, likeness, recipe.temperature)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            matched = 0.95 * matched + 0.05 * share
+            advance(1)
+    # A running mean that began at zero.
+    return matrix.detach(), float(matched / (1 - 0.95**recipe.steps))
+
+
+def match_loss(cosine: Tensor, likeness: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the loss of pairs of images, and the share of cells with a mutual match.
+
+    Parameters
+    ----------
+    cosine : Tensor
+        Of every cell of one image with every cell of the other, ``(pairs, cells, cells)``, by the map.
+    likeness : Tensor
+        The same shape: what decides who matches whom. The best match of a cell, if it is mutual, is its positive.
+    temperature : float
+        Of the softmax, which runs over the other image's cells, in both directions.
+    """
+    there, back = likeness.argmax(2), likeness.argmax(1)
+    own = torch.arange(likeness.shape[1], device=likeness.device)
+    losses, share = [], likeness.new_zeros(())
+    for rows, mine, theirs in ((cosine, there, back), (cosine.transpose(1, 2), back, there)):
+        mutual = theirs.gather(1, mine) == own
+        each = F.cross_entropy(rows.flatten(0, 1) / temperature, mine.flatten(), reduction="none").view_as(mine)
+        losses.append((each * mutual).sum() / mutual.sum().clamp(min=1))
+        share = mutual.float().mean()
+    return (losses[0] + losses[1]) / 2, share
+
+
+def nearest_images(cells: Tensor, count: int) -> Tensor:
+    """Return the `count` images most like each, ``(images, count)``, by their mean cell."""
+    pooled = F.normalize(cells.mean(1), dim=1)
+    found = []
+    for start in range(0, len(pooled), 1024):  # not all pairs at once
+        likeness = pooled[start : start + 1024] @ pooled.T
+        rows = torch.arange(len(likeness))
+        likeness[rows, start + rows] = -torch.inf  # itself
+        found.append(likeness.topk(min(count, len(pooled) - 1), 1).indices)
+    return torch.cat(found)
+
+
+def typical(cells: Tensor, count: int, seed: int) -> Tensor:
+    """Return directions ``(count, e)`` that stand for cells ``(m, e)`` of length 1."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    some = cells[:: max(1, len(cells) // 20_000)].numpy()
+    fitted = MiniBatchKMeans(min(count, len(some)), random_state=seed, n_init=1, batch_size=4096).fit(some)
+    return F.normalize(torch.from_numpy(fitted.cluster_centers_).float(), dim=1)
