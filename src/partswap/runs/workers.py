@@ -113,7 +113,7 @@ def _serve(pipe: Connection) -> None:
     """Receive a bundle, then explain its shards until the pipe is closed; this runs in the worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and ends this process
     session: Session | None = None
-    with one_thread(), suppress(EOFError):
+    with one_thread(), suppress(EOFError, ConnectionError):  # the parent has closed the pipe, or died
         bundle = pipe.recv()
         while True:
             shard = pipe.recv()
