@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from partswap._version import __version__
 from partswap.errors import FileFormatError, ImageError, SettingError, ShapeError
 from partswap.grid import GridShape
+from partswap.words import Words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from partswap.verification import Verification
 
 SCHEMA = "partswap.counterfactual"
-#: Version 2 adds the probability of the class said before; files of version 1 are still read.
-SCHEMA_VERSION = 2
+#: Version 2 adds the probability of the class said before, version 3 words; earlier files are still read.
+SCHEMA_VERSION = 3
 #: Edits that text writes out; the rest are counted.
 SHOWN = 12
 
@@ -112,6 +113,8 @@ class Counterfactual:
         Where it came from: names of the query and the distractors, class names, model, layer, auxiliary, version.
     evaluations, seconds : int, float
         How many edited grids the head was evaluated on, and how long the search took.
+    words : Words or None
+        What it says in words, if that was asked for.
 
     Examples
     --------
@@ -138,6 +141,7 @@ class Counterfactual:
     source: Mapping[str, Any] = field(default_factory=dict)
     evaluations: int = 0
     seconds: float = 0.0
+    words: Words | None = None
     pictures: Pictures | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -214,6 +218,8 @@ class Counterfactual:
             why = f": {self.source['gave_up']}" if "gave_up" in self.source else ""
             verb = "still says" if last.predicted == self.query_class else "says"
             lines.append(f"  not reached{why}; the model {verb} {self.class_name(last.predicted)}")
+        if self.words is not None:
+            lines.append(f"  {self.words.sentence}")
         return wrapped("\n".join(lines))
 
     def _repr_html_(self) -> str:
@@ -325,7 +331,7 @@ class Counterfactual:
             raise FileFormatError(
                 f"{where} is not a partswap counterfactual.", "Use a file that Counterfactual.save wrote."
             )
-        if data.get("version") not in (1, SCHEMA_VERSION):
+        if data.get("version") not in range(1, SCHEMA_VERSION + 1):
             raise FileFormatError(
                 f"{where} has schema version {data.get('version')}, this partswap reads {SCHEMA_VERSION}.",
                 "Install the partswap version that wrote it, or make it again.",

@@ -15,15 +15,16 @@ from torch import Tensor, nn
 
 from partswap.counterfactual import About, Counterfactual, Frame, Pictures
 from partswap.data.base import Dataset
-from partswap.errors import ClassIndexError, CutError, DataError, NoDistractorsError, SettingError, ShapeError
+from partswap.errors import ClassIndexError, CutError, NoDistractorsError, SettingError, ShapeError
 from partswap.features import Encoded
 from partswap.heads import HeadPlan
-from partswap.images import ImageLike, image_of, label_of, list_images, name_of, read_image
+from partswap.images import ImageLike, image_of, list_images, name_of, read_image
+from partswap.language.speaker import Speaker, annotated_parts, open_speaker
 from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, build_auxiliary
 from partswap.models.checkpoints import Classifier
 from partswap.models.huggingface import adapt, is_classifier
 from partswap.models.names import class_names as names_of
-from partswap.models.names import find_class, numbered, plain
+from partswap.models.names import numbered
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
@@ -32,6 +33,7 @@ from partswap.preprocess import stacked
 from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
 from partswap.search.problem import CellParts, Problem
+from partswap.target import choose_target, classes_of, true_class
 from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
@@ -133,6 +135,7 @@ class Explainer:
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.resolve_method(method)
         self.class_names = names_of(class_names, model, self.cut.classes)
+        self._speakers: dict[str, Speaker] = {}
 
     def __repr__(self) -> str:
         auxiliary = self.auxiliary.name if self.auxiliary else None
@@ -149,6 +152,7 @@ class Explainer:
         keep_misclassified: bool = False,
         query_parts: CellParts | None = None,
         distractor_parts: Sequence[CellParts] | None = None,
+        words: Speaker | str | Path | None = None,
     ) -> Counterfactual:
         """Explain one image.
 
@@ -169,18 +173,21 @@ class Explainer:
         keep_misclassified : bool
             Distractors that the model does not predict as the target are left out, unless this says otherwise.
         query_parts, distractor_parts : sequence of frozenset of str, and a sequence of such
-            The parts each cell of the query, and of each distractor, holds; for methods that want to know.
+            The parts each cell of the query, and of each distractor, holds; for methods that want to know, and words.
+        words : Speaker, str or Path, optional
+            Say the result in words (``cf.words``) with what ``partswap train words`` saved to a folder.
         """
-        truth = self._truth(query, label, distractors)
+        speaker = None if words is None else self.speaker(words)
+        truth = true_class(query, label, distractors, self.class_names, self.cut.classes)
         encoded = self.encode(query if isinstance(query, Encoded) else [query])
         if len(encoded) != 1:
             raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
         if isinstance(distractors, Dataset):
-            aim, why = self._target(encoded.logits[0], target, truth, None)
+            aim, why = choose_target(encoded.logits[0], target, truth, None, self.class_names)
             donors = self._find(distractors, aim, encoded.names[0])
         else:
             donors = self.encode(distractors)
-            aim, why = self._target(encoded.logits[0], target, truth, donors.logits)
+            aim, why = choose_target(encoded.logits[0], target, truth, donors.logits, self.class_names)
         if int(encoded.logits[0].argmax()) == aim:
             raise ClassIndexError(
                 f"the model already says {self.name(aim)} of the query: there is nothing to change.",
@@ -211,7 +218,22 @@ class Explainer:
             distractor_parts=_parts_of(distractor_parts, kept),
             about=self._about(encoded, donors, kept, aim, why, truth),
         )
-        return (self.method if method is None else self.resolve_method(method)).solve(self.plan, problem)
+        cf = (self.method if method is None else self.resolve_method(method)).solve(self.plan, problem)
+        if speaker is None:
+            return cf
+        annotated = None
+        if query_parts is not None and distractor_parts is not None:
+            annotated = annotated_parts(query_parts, [distractor_parts[k] for k in kept])
+        return speaker.tell(cf, encoded, donors, annotated)
+
+    def speaker(self, words: Speaker | str | Path) -> Speaker:
+        """Return what says results in words, after checking that it was made for this model, cut here."""
+        if not isinstance(words, Speaker):
+            if not isinstance(words, str | Path):
+                raise SettingError(f"words is a {type(words).__name__}.", "Give the folder that train words made.")
+            words = self._speakers.setdefault(str(words), open_speaker(words))
+        words.check(self.cut, self.model, self.class_names)
+        return words
 
     def explain_many(
         self,
@@ -345,45 +367,11 @@ class Explainer:
             )
         return auxiliary
 
-    def _truth(self, query: Any, label: int | str | None, distractors: Any) -> int | None:
-        """Return the true class of the query in the model's numbers, if it is known.
-
-        A data set may number its classes otherwise than the model does: names decide where both have them.
-        """
-        if label is not None:
-            return find_class(label, self.class_names, self.cut.classes)
-        item = query if not isinstance(query, Encoded) else query.sources[0] if len(query.sources) == 1 else None
-        found = label_of(item)
-        if found is None:
-            return None
-        if isinstance(distractors, Dataset):
-            return self._classes_of(distractors).get(found)
-        called = str(getattr(item, "class_name", "") or "")
-        if called and self.class_names:
-            same = [k for k, name in enumerate(self.class_names) if plain(name) == plain(called)]
-            return same[0] if len(same) == 1 else None
-        return found if 0 <= found < self.cut.classes else None
-
-    def _target(
-        self, logits: Tensor, target: int | str | None, truth: int | None, donors: Tensor | None
-    ) -> tuple[int, str]:
-        """Return the target, and where it comes from in words."""
-        if target is not None:
-            return find_class(target, self.class_names, self.cut.classes), "given"
-        said = int(logits.argmax())
-        if truth is not None and truth != said:
-            return truth, "the true class"
-        if donors is not None:
-            counts = Counter(int(k) for k in donors.argmax(1) if int(k) != said)
-            if counts:
-                best, count = counts.most_common(1)[0]
-                if 2 * count > counts.total():
-                    return best, f"what {count} of {len(donors)} distractors are predicted as"
-        return int(logits.topk(2).indices[1]), "the model's second guess"
-
     def _find(self, data: Dataset, aim: int, query: str) -> Encoded:
         """Return images of the target class that the model gets right, from a data set."""
-        wanted = [theirs for theirs, mine in self._classes_of(data).items() if mine == aim]
+        wanted = [
+            theirs for theirs, mine in classes_of(data, self.class_names, self.cut.classes).items() if mine == aim
+        ]
         labels = data.labels()
         places = [i for i in range(len(data)) if labels[i] in wanted and (not query or data.image_name(i) != query)]
         random.Random(0).shuffle(places)
@@ -409,20 +397,6 @@ class Explainer:
                 "Choose another target, or another data set.",
             )
         return self.encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
-
-    def _classes_of(self, data: Dataset) -> dict[int, int]:
-        """Return which class of the model each class of a data set is: by name, else by number if there are as many."""
-        if self.class_names:
-            mine = {plain(name): k for k, name in enumerate(self.class_names)}
-            found = {k: mine[plain(name)] for k, name in enumerate(data.classes) if plain(name) in mine}
-            if found:
-                return found
-        elif len(data.classes) == self.cut.classes:
-            return {k: k for k in range(self.cut.classes)}
-        raise DataError(
-            f"the {len(data.classes)} classes of the data set are not the {self.cut.classes} of the model.",
-            "Pass class_names, in the order of the logits and as the data set calls them.",
-        )
 
     def _guesses(self, logits: Tensor) -> str:
         """Return what images are predicted as, in words."""

@@ -1,4 +1,4 @@
-"""``partswap train ...``: classifiers, parts detectors and auxiliaries."""
+"""``partswap train ...``: classifiers, parts detectors, auxiliaries and words."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import typer
 
 from partswap.cli.options import (
     Cache,
+    Classes,
     Data,
     DataOptions,
     DataPath,
     Device,
+    Model,
     Precision,
     Seed,
     Threads,
+    Weights,
     console,
     resolve_precision,
     say_skipped,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.training.loop import Recipe
 
-app = typer.Typer(help="Train classifiers, parts detectors and auxiliaries.", no_args_is_help=True)
+app = typer.Typer(help="Train classifiers, parts detectors, auxiliaries and words.", no_args_is_help=True)
 
 Start = Annotated[
     str | None,
@@ -204,6 +207,47 @@ def auxiliary(
     if measure.parts:
         table = measure_auxiliary(made, measure, out, cache=cache, precision=recipe.precision, track=bars)
         console.print(table)
+
+
+@app.command("words")
+def words(
+    data: Data,
+    model: Model,
+    out: Out,
+    path: DataPath = None,
+    option: DataOptions = None,
+    weights: Weights = None,
+    classes: Classes = None,
+    layer: Annotated[
+        str | None, typer.Option(help="Where the classifier is cut; its last grid, before the pooling, if not given.")
+    ] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(help="What tells parts: the folder of a detector (train parts) or named clusters (parts name)."),
+    ] = None,
+    fit_head: Annotated[
+        bool, typer.Option(help="Let a linear classifier stand in for a head that is more than pooling and linear.")
+    ] = False,
+    train_split: TrainSplit = "train",
+    test_split: TestSplit = "test",
+    precision: Precision = "auto",
+    cache: Cache = None,
+    threads: Threads = None,
+) -> None:
+    """Learn the attributes of a data set as words for a classifier's counterfactuals."""
+    from partswap.models.open import open_classifier
+    from partswap.progress import bars, step
+    from partswap.training.words import train_words
+
+    _check(out, None)
+    use_threads(threads)
+    learn, measure = _open(data, path, option, train_split, test_split)
+    with step(bars, f"opening {model}"):
+        opened = open_classifier(model, weights, classes)
+    train_words(
+        learn, measure, opened, out, layer=layer, parts=parts, fit_head=fit_head, cache=cache,
+        precision=resolve_precision(precision), track=bars, console=console,
+    )  # fmt: skip
 
 
 def _check(out: Path, device: str | None) -> None:

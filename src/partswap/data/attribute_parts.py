@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from partswap.data.base import Attributes
+from partswap.data.base import Attributes, Meaning
 from partswap.sides import merge_sides
 
 #: Start of an attribute's group -> part.
@@ -42,6 +42,19 @@ def attribute_part(name: str) -> str | None:
     return next((part for start, part in GROUPS.items() if f"{group}_".startswith(start)), None)
 
 
+def attribute_meaning(name: str) -> Meaning:
+    """Return what an attribute says, in words.
+
+    Examples
+    --------
+    >>> attribute_meaning("has_under_tail_color::light_brown")
+    Meaning(part='tail', kind='under tail colour', value='light brown')
+    """
+    group, _, value = name.partition("::")
+    kind = group.removeprefix("has_").replace("_", " ").replace("color", "colour")
+    return Meaning(attribute_part(name), kind, value.replace("_", " "))
+
+
 class PartDifferences:
     """In which parts any two classes differ, by their attributes.
 
@@ -58,7 +71,7 @@ class PartDifferences:
 
     def __init__(self, attributes: Attributes, parts: Sequence[str]) -> None:
         self.present = attributes.present()
-        about = [attribute_part(name) for name in attributes.names]
+        about = [meaning.part for meaning in attributes.meanings]
         self.columns: dict[str, NDArray[np.intp]] = {}
         for part in parts:
             columns = np.flatnonzero([a == merge_sides(part) for a in about])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,14 @@ class Sample:
     class_name: str = ""  #: What the data set calls the class; a model may number its classes otherwise.
 
 
+class Meaning(NamedTuple):
+    """What an attribute says, as in ("wing", "wing colour", "black")."""
+
+    part: str | None  #: The part it is about, left and right as one; None: the whole object, or nobody said which.
+    kind: str  #: The property.
+    value: str  #: Its value.
+
+
 @dataclass(frozen=True)
 class Attributes:
     """Attributes of classes as a whole."""
@@ -41,6 +49,7 @@ class Attributes:
     names: Sequence[str]  #: Of the attributes.
     #: ``(classes, attributes)``: the share of a class's images that have the attribute, 0 to 1.
     share: NDArray[np.float64]
+    meanings: Sequence[Meaning] = ()  #: What each of them says, if that is known.
 
     def present(self) -> NDArray[np.bool_]:
         """Return which class has which attribute: those that more than half of its images have."""

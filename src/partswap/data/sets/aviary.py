@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from partswap import aviary
-from partswap.data.base import DATASETS, Dataset, Sample, check_split, digest
+from partswap.data.base import DATASETS, Attributes, Dataset, Meaning, Sample, check_split, digest
 from partswap.data.files import by_part
 from partswap.errors import SettingError
 
@@ -87,6 +87,13 @@ class Aviary(Dataset):
         """Return the parts in which two species truly differ."""
         return aviary.differing_parts(first, second)
 
+    def attributes(self) -> Attributes:
+        """Return the attributes of the species, which all of their images have."""
+        every = sorted({(name, value) for s in self.species for name, value in s.attributes.items()})
+        share = [[float(s.attributes[name] == value) for name, value in every] for s in self.species]
+        meanings = [Meaning(aviary.ATTRIBUTE_PARTS[name], _words(name), value) for name, value in every]
+        return Attributes([f"{name}::{value}" for name, value in every], np.array(share), meanings)
+
     def pixels(self, *, workers: int = 1) -> NDArray[np.uint8]:
         """Draw all images, ``(n, 224, 224, 3)`` uint8, on several processes if asked."""
         if workers <= 1:
@@ -97,6 +104,10 @@ class Aviary(Dataset):
 
     def _chunk(self, indices: NDArray[np.intp]) -> NDArray[np.uint8]:
         return np.stack([self.bird(int(i)).pixels for i in indices])
+
+
+def _words(attribute: str) -> str:
+    return attribute.replace("_", " ").replace("color", "colour")
 
 
 def bare_code(source: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partswap.data.attribute_parts import PartDifferences
+from partswap.data.attribute_parts import PartDifferences, attribute_meaning
 from partswap.data.base import DATASETS, Archive, Attributes
 from partswap.data.files import Box, FileDataset, Item, Keypoint, Listing, class_title
 from partswap.data.text import AGAIN, MalformedError, complain, id_and_rest, read_rows
@@ -162,7 +162,8 @@ class Cub(FileDataset):
         if len(rows) < max(last, 1):
             raise DataError(f"{table} has {len(rows)} rows, but there is a class {last}.", AGAIN)
         share = np.array([rows[class_id - 1] for class_id in self._class_ids], np.float64) / 100
-        return Attributes(self._attribute_names(share.shape[1]), share)
+        names = self._attribute_names(share.shape[1])
+        return Attributes(names, share, [attribute_meaning(name) for name in names])
 
     def check_tables(self) -> None:
         """Raise an error if the table of attributes is broken, or missing where there is a folder for it."""

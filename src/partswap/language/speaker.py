@@ -1,0 +1,258 @@
+"""Says a counterfactual in words: which attributes of the swapped parts carry the change.
+
+A swap of cells moves pooled features by ``delta`` and the margin between the two classes by ``m . delta``, with
+``m = w_target - w_query``. Written with attributes of the parts that were swapped, ``m = sum_t beta_t q_t + r``, an
+attribute carries ``beta_t q_t . delta`` of that change: it speaks for the target if ``beta_t > 0`` and for the query's
+class if ``beta_t < 0``. Only parts that both cells of an edit show count.
+
+The paper decomposes the two classes one by one and compares whole images, ``s'_t - s_t`` with ``s_t = alpha_t q_t . a``
+(`Speaker.paper_changes`). Two like classes share most of their weights, so the difference of the two decompositions is
+mostly noise; the decomposition of the difference is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from partswap.counterfactual import Counterfactual, Edit
+from partswap.cut.network import Cut
+from partswap.errors import SettingError
+from partswap.features import Encoded
+from partswap.language import sentences
+from partswap.language.decompose import decompose
+from partswap.language.model import WordsModel
+from partswap.language.parts import PartReader, Shown, open_parts
+from partswap.models.checkpoints import load_trained
+from partswap.models.fingerprint import weights_digest
+from partswap.models.names import numbered, plain
+from partswap.sides import merge_sides
+from partswap.words import AttributeChange, Words
+
+#: Attributes that the difference of two classes is made of, at most; more tell noise.
+TERMS = 4
+#: Attributes that one class is made of, at most, in the paper's way.
+PAPER_TERMS = 10
+#: A property that carries less of the change than this does not stand out.
+STANDS_OUT = 0.2
+#: More of the change than this that is nothing attributes tell, and words would mislead.
+MOSTLY_RESIDUAL = 0.75
+#: The other class's value of a property is named if it carries this much of what the first carries.
+SECOND = 1 / 3
+#: Attributes that a result keeps.
+KEPT = 6
+
+
+class CellParts(NamedTuple):
+    """What the cells of images show."""
+
+    query: Sequence[Shown]  #: every cell of the query
+    distractors: Sequence[Sequence[Shown]]  #: every cell of every distractor
+    annotated: bool = False  #: by people, who are sure, and in no order
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a change is made of attributes."""
+
+    columns: tuple[int, ...]  #: numbers of the attributes that came into question
+    carried: NDArray[np.float64]  #: what each of them carries of the change
+    toward: NDArray[np.float64]  #: above zero: it speaks for the target; below: for the query's class
+    residual: float  #: what none of them carries
+
+    @property
+    def size(self) -> float:
+        """Everything that moved, whatever its sign."""
+        return float(np.abs(self.carried).sum() + abs(self.residual))
+
+
+class Speaker:
+    """Says counterfactuals of one classifier in words.
+
+    Parameters
+    ----------
+    model : WordsModel
+        Attributes, as ``partswap train words`` made them.
+    reader : PartReader, optional
+        What tells the parts of cells; without it, parts must be given with every counterfactual.
+    """
+
+    def __init__(self, model: WordsModel, reader: PartReader | None = None) -> None:
+        self.model, self.reader = model, reader
+        self.meanings = model.meanings
+        self._basis = model.model.attributes.double().cpu().numpy()
+        self._classes = model.model.classes.double().cpu().numpy()
+        self._difference = lru_cache(maxsize=4096)(self._decomposed_difference)
+        self._one = lru_cache(maxsize=4096)(self._decomposed_class)
+
+    def check(self, cut: Cut, model: nn.Module, class_names: Sequence[str] | None) -> None:
+        """Raise an error unless these attributes are of this classifier, cut there."""
+        mine = self.model
+        if weights_digest(model) != mine.weights:
+            raise SettingError(
+                "the attributes were learned from another classifier, or from other weights of it.",
+                "Train them for this one: partswap train words.",
+            )
+        if (cut.layer, cut.channels, cut.classes) != (mine.layer, mine.channels, len(mine.classes)):
+            raise SettingError(
+                f"the attributes were learned at layer {mine.layer!r}, the model is cut at {cut.layer!r}.",
+                "Cut it there: {layer}.",
+            )
+        known = [plain(name) for name in class_names or ()]
+        if known and mine.classes != numbered(len(mine.classes)) and known != [plain(name) for name in mine.classes]:
+            raise SettingError("the attributes were learned with other names of classes.", "Train them again.")
+
+    def tell(
+        self, cf: Counterfactual, query: Encoded, donors: Encoded, parts: CellParts | None = None
+    ) -> Counterfactual:
+        """Return a counterfactual with words; `query` and `donors` are the features it was found with.
+
+        Parts are read from the pictures that came with the features, unless they are given.
+        """
+        if parts is None:
+            if self.reader is None or not query.pictures or not donors.pictures:
+                raise SettingError(
+                    "nobody says which parts the cells show.",
+                    "Pass query_parts and distractor_parts, or train words with a parts detector or named clusters.",
+                )
+            used = sorted({edit.distractor_image for edit in cf.edits})
+            read = self.reader.of_images([query.pictures[0], *(donors.pictures[k] for k in used)], cf.grid)
+            nothing: list[Shown] = [()] * cf.grid.cells
+            theirs = dict(zip(used, read[1:], strict=True))
+            parts = CellParts(read[0], [theirs.get(k, nothing) for k in range(len(donors))])
+        return replace(cf, words=self.words(cf, query.grids[0], donors.grids, parts))
+
+    def words(self, cf: Counterfactual, query: Tensor, donors: Tensor, parts: CellParts) -> Words:
+        """Return the words of a counterfactual, from grids ``(d, h, w)`` and ``(n, d, h, w)``."""
+        shown = [shown_by(edit, parts, cf.grid.cells) for edit in cf.edits]
+        common = shared_parts(shown, annotated=parts.annotated)
+        mine, theirs = (tuple(dict.fromkeys(part for pair in shown for part in pair[side])) for side in (0, 1))
+        empty = Words("", None, mine, theirs, (), 0.0, 1.0, self.model.agreement)
+        if not common:
+            return replace(empty, sentence=sentences.different_parts(mine, theirs), withheld="parts")
+        found = self.reading(cf.query_class, cf.target, moved(cf.edits, query, donors), frozenset(common))
+        helping = [k for k in range(len(found.columns)) if found.carried[k] > 0]
+        size = found.size or 1.0
+        residual = abs(found.residual) / size
+        kinds: dict[str, list[int]] = {}
+        for k in sorted(helping, key=lambda k: -found.carried[k]):
+            kinds.setdefault(self.meanings[found.columns[k]].kind, []).append(k)
+        shares = {kind: float(found.carried[which].sum()) / size for kind, which in kinds.items()}
+        best = max(shares, key=lambda kind: shares[kind], default=None)
+        share = 0.0 if best is None else shares[best]
+        known = replace(empty, changes=self._changes(found), share=share, residual=residual)
+        if residual > MOSTLY_RESIDUAL:
+            return replace(known, sentence=sentences.residual(common), withheld="residual")
+        if best is None or share < STANDS_OUT:
+            return replace(known, sentence=sentences.no_attributes(common), withheld="attributes")
+        own, other = self._values(found, kinds[best])
+        text = sentences.reason(cf.class_name(cf.query_class), cf.class_name(cf.target), best, own, other, share)
+        return replace(known, sentence=text + ("" if known.agreement is None else sentences.stand_in(known.agreement)))
+
+    def reading(self, query_class: int, target: int, delta: NDArray[np.float64], parts: frozenset[str]) -> Reading:
+        """Return how the change of the margin that `delta` makes is made of attributes of some parts."""
+        columns, beta, rest = self._difference(query_class, target, parts)
+        carried = beta * (self._basis[list(columns)] @ delta) if columns else np.zeros(0)
+        return Reading(columns, carried, beta, float(rest @ delta))
+
+    def paper_changes(
+        self, query_class: int, target: int, before: NDArray[np.float64], after: NDArray[np.float64],
+        parts: frozenset[str],
+    ) -> tuple[tuple[int, ...], NDArray[np.float64]]:  # fmt: skip
+        """Return the attributes of some parts and ``s'_t - s_t`` of each, the paper's way.
+
+        `before` and `after` are the pooled features ``(d,)`` of the query and of its edited grid.
+        """
+        columns, mine = self._one(query_class, parts)
+        _, theirs = self._one(target, parts)
+        rows = self._basis[list(columns)]
+        return columns, theirs * (rows @ after) - mine * (rows @ before) if columns else np.zeros(0)
+
+    def columns(self, parts: frozenset[str]) -> tuple[int, ...]:
+        """Return the numbers of the attributes of some parts."""
+        return tuple(t for t, meaning in enumerate(self.meanings) if meaning.part in parts)
+
+    def _decomposed_difference(
+        self, query_class: int, target: int, parts: frozenset[str]
+    ) -> tuple[tuple[int, ...], NDArray[np.float64], NDArray[np.float64]]:
+        columns, margin = self.columns(parts), self._classes[target] - self._classes[query_class]
+        if not columns:
+            return columns, np.zeros(0), margin
+        rows = self._basis[list(columns)]
+        # An attribute may speak for either class: with its sign, or against it.
+        found = decompose(margin, np.concatenate([rows, -rows]), TERMS)
+        return columns, found.alpha[: len(columns)] - found.alpha[len(columns) :], found.residual
+
+    def _decomposed_class(self, which: int, parts: frozenset[str]) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+        columns = self.columns(parts)
+        if not columns:
+            return columns, np.zeros(0)
+        return columns, decompose(self._classes[which], self._basis[list(columns)], PAPER_TERMS).alpha
+
+    def _changes(self, found: Reading) -> tuple[AttributeChange, ...]:
+        signed = np.abs(found.carried) * np.sign(found.toward)
+        helping = [k for k in np.argsort(-found.carried).tolist() if found.carried[k] > 0][:KEPT]
+        return tuple(self._change(found.columns[k], float(signed[k])) for k in helping)
+
+    def _change(self, column: int, change: float) -> AttributeChange:
+        part, kind, value = self.meanings[column]
+        return AttributeChange(self.model.attributes[column]["name"], part or "", kind, value, change)
+
+    def _values(self, found: Reading, which: Sequence[int]) -> tuple[str | None, str | None]:
+        """Return the value of the query's class and that of the target, one of them None if it says little."""
+        own = next((k for k in which if found.toward[k] < 0), None)
+        other = next((k for k in which if found.toward[k] > 0), None)
+        first = found.carried[which[0]]
+        named = [k if k is not None and found.carried[k] >= SECOND * first else None for k in (own, other)]
+        values = [None if k is None else self.meanings[found.columns[k]].value for k in named]
+        return values[0], values[1]
+
+
+def open_speaker(folder: str | Path, parts: str | Path | None = None) -> Speaker:
+    """Return what ``partswap train words`` saved; `parts` is what tells parts, if it is not where it was."""
+    model = load_trained(WordsModel, folder)
+    place = parts or model.parts
+    return Speaker(model, None if place is None else open_parts(place))
+
+
+def annotated_parts(query: Sequence[Iterable[str]], distractors: Sequence[Sequence[Iterable[str]]]) -> CellParts:
+    """Return what cells show by annotations, left and right as one."""
+    found = [[tuple(sorted({merge_sides(p) for p in cell})) for cell in image] for image in (query, *distractors)]
+    return CellParts(found[0], found[1:], annotated=True)
+
+
+def shown_by(edit: Edit, parts: CellParts, cells: int) -> tuple[Shown, Shown]:
+    """Return what the two cells of an edit show."""
+    return parts.query[edit.query_cell], parts.distractors[edit.distractor_image][edit.distractor_cell % cells]
+
+
+def shared_parts(shown: Sequence[tuple[Shown, Shown]], *, annotated: bool = False) -> tuple[str, ...]:
+    """Return the parts that both cells of an edit show, of all edits, in order.
+
+    Unless people annotated them, the surest part of one cell must be among those of the other: with three parts a cell,
+    some overlap is chance.
+    """
+    found: list[str] = []
+    for mine, theirs in shown:
+        if annotated or (mine and theirs and (mine[0] in theirs or theirs[0] in mine)):
+            found += [part for part in mine if part in theirs]
+    return tuple(dict.fromkeys(found))
+
+
+def moved(edits: Sequence[Edit], query: Tensor, donors: Tensor) -> NDArray[np.float64]:
+    """Return by how much edits move the pooled features of a grid, ``(d,)``."""
+    mine, theirs = query.double().flatten(1), donors.double().flatten(2)
+    cells = mine.shape[1]
+    delta = torch.zeros(len(mine), dtype=torch.float64)
+    for edit in edits:
+        delta += (theirs[edit.distractor_image, :, edit.distractor_cell % cells] - mine[:, edit.query_cell]).cpu()
+    found: Any = (delta / cells).numpy()
+    return np.asarray(found, np.float64)

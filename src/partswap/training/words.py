@@ -1,0 +1,232 @@
+"""``partswap train words``: a linear classifier per attribute, on the pooled features of a classifier.
+
+Attributes are those of classes: an image has what more than half of its class's images have. Classifiers that are no
+better than chance on held-out images are left out, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from torch import Tensor
+
+from partswap.data.base import Dataset
+from partswap.errors import SettingError
+from partswap.explainer import Explainer
+from partswap.features import classifier_features
+from partswap.language.linear import LinearHead, fit_linear_head, own_linear_head
+from partswap.language.model import AttributeHeads, WordsModel
+from partswap.language.parts import open_parts
+from partswap.language.vocabulary import Vocabulary, vocabulary
+from partswap.metrics.bootstrap import TAILS
+from partswap.models.checkpoints import Classifier, load_trained
+from partswap.models.fingerprint import weights_digest
+from partswap.models.names import numbered, plain
+from partswap.models.precision import device_of
+from partswap.progress import Track, no_progress
+from partswap.store import locked, write_json
+from partswap.training.loop import plain as plain_values
+from partswap.training.loop import refuse
+from partswap.training.session import finish
+
+#: Inverse strength of the regularisation, on features of unit variance.
+C = 1.0
+#: Draws of held-out images, to tell whether an attribute is better than chance.
+RESAMPLES = 200
+#: Images whose features are pooled at once.
+CHUNK = 256
+
+
+def train_words(
+    learn: Dataset,
+    measure: Dataset,
+    classifier: Classifier,
+    out: Path,
+    *,
+    layer: str | None = None,
+    parts: str | Path | None = None,
+    fit_head: bool = False,
+    cache: Path | None = None,
+    precision: str = "float32",
+    track: Track = no_progress,
+    console: Console | None = None,
+) -> WordsModel:
+    """Train attribute classifiers, save them to `out` and return them; finished ones are returned as they are.
+
+    Parameters
+    ----------
+    learn, measure : Dataset
+        Images to learn from, and others to measure on; their classes must have attributes.
+    classifier : Classifier
+        What is to be explained.
+    out : Path
+        Folder of the result.
+    layer : str, optional
+        Where it is cut; by default the last grid, where most heads are pooling and one linear layer.
+    parts : str or Path, optional
+        What tells the parts of cells: the folder of a detector, a file of named clusters. Without it the parts of the
+        data set's keypoints are used, and must be given with every counterfactual.
+    fit_head : bool
+        Whether a linear classifier may stand in for a head that is not linear.
+    cache, precision, track, console
+        Where features are kept, how they are computed, and who shows progress and messages.
+    """
+    console = console or Console(quiet=True)
+    place = None if parts is None else str(Path(parts).absolute())
+    settings = {
+        "data": learn.fingerprint(),
+        "held_out": measure.fingerprint(),
+        "classifier": weights_digest(classifier.model),
+        "cut": layer,
+        "parts_from": place,
+        "fit_head": fit_head,
+    }
+    if (out / "model.json").exists():
+        done = load_trained(WordsModel, out)
+        then = {name: done.record.get(name) for name in settings}
+        if then != plain_values(settings):
+            refuse(out, "a words model made otherwise", then, plain_values(settings))
+        console.print(f"{out} is finished: {_told(done)}", highlight=False)
+        return done
+    _same_classes(classifier, learn)
+    told = open_parts(place).names if place is not None else set(learn.parts)
+    words = vocabulary(learn.attributes(), told)
+    explainer = Explainer(classifier, layer or last_grid(classifier), auxiliary=None)
+    linear = own_linear_head(explainer.cut)
+    if linear is None and not fit_head:
+        raise SettingError(
+            f"behind {explainer.cut.layer!r} the model is not pooling and one linear layer, so its classes have no "
+            "weights to take apart.",
+            "Cut it at its last grid ({layer}), or let a linear classifier stand in: {fit_head}.",
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out, wait=True):
+        write_json(out / "training.json", {"kind": WordsModel.kind, **settings})
+        known: dict[str, Any] = {"cache": cache, "precision": precision, "track": track}
+        pooled, logits = pooled_features(learn, explainer, **known)
+        other, other_logits = pooled_features(measure, explainer, **known)
+        if linear is None:
+            linear = fit_linear_head(pooled, logits, held_out=(other, other_logits))
+        made = _made(words, linear, explainer, classifier, (learn, pooled), (measure, other), place, settings, track)
+        finish(made, out)
+    console.print(f"words: {_told(made)}, saved {out}", highlight=False)
+    return made
+
+
+def _made(
+    words: Vocabulary,
+    linear: LinearHead,
+    explainer: Explainer,
+    classifier: Classifier,
+    learn: tuple[Dataset, Tensor],
+    measure: tuple[Dataset, Tensor],
+    parts: str | None,
+    settings: Mapping[str, Any],
+    track: Track,
+) -> WordsModel:
+    """Return the fitted classifiers of the attributes that are better than chance."""
+    attributes = learn[0].attributes()
+    assert attributes is not None  # they make the vocabulary
+    has = attributes.present()[:, words.columns]
+    rows, used, dropped = [], [], list(words.left_out)
+    with track("attributes", len(words.columns)) as advance:
+        for k, (name, meaning) in enumerate(zip(words.names, words.meanings, strict=True)):
+            row = fit_attribute(learn[1].numpy(), has[learn[0].labels(), k])
+            truth = has[measure[0].labels(), k]
+            precision, low = held_out_precision(measure[1].numpy() @ row, truth)
+            about = {"name": name, **meaning._asdict(), "precision": precision, "chance": float(truth.mean())}
+            if low > truth.mean():
+                rows.append(row)
+                used.append(about)
+            else:
+                dropped.append({**about, "why": "no better than chance on held-out images"})
+            advance(1)
+    if not used:
+        raise SettingError(
+            f"none of {len(words.columns)} attributes can be told from these features.",
+            "Use more images, or another layer.",
+        )
+    heads = AttributeHeads(len(used), len(linear.weights), linear.weights.shape[1])
+    heads.attributes.copy_(torch.from_numpy(np.stack(rows)).float())
+    heads.classes.copy_(linear.weights)
+    return WordsModel(
+        heads,
+        classifier.architecture,
+        explainer.cut.layer,
+        explainer.cut.channels,
+        weights_digest(explainer.model),
+        list(learn[0].classes),
+        used,
+        dropped,
+        parts,
+        linear.agreement,
+        classifier.preprocess,
+        record={**settings, "images": len(learn[0]), "held_out_images": len(measure[0])},
+    )
+
+
+def _told(made: WordsModel) -> str:
+    worse = sum("chance" in attribute for attribute in made.dropped)
+    mean = np.mean([attribute["precision"] for attribute in made.attributes])
+    chance = np.mean([attribute["chance"] for attribute in made.attributes])
+    stand_in = "" if made.agreement is None else f"; the linear stand-in agrees with the model on {made.agreement:.1%}"
+    return (
+        f"{len(made.attributes)} attributes, mean average precision {100 * mean:.1f} on held-out images (chance "
+        f"{100 * chance:.1f}), {worse} left out as no better than chance{stand_in}"
+    )
+
+
+def _same_classes(classifier: Classifier, data: Dataset) -> None:
+    theirs, ours = ([plain(name) for name in classes] for classes in (data.classes, classifier.classes))
+    unnamed = list(classifier.classes) == numbered(len(ours))
+    if len(theirs) != len(ours) or (not unnamed and theirs != ours):
+        raise SettingError(
+            f"the {len(theirs)} classes with attributes are not the {len(ours)} of the classifier.",
+            "Use the data set it was trained on, or a table with its classes.",
+        )
+
+
+def last_grid(classifier: Classifier) -> str:
+    """Return the last layer that gives a grid."""
+    from partswap.cut.layers import list_layers
+
+    probe = torch.randn(2, 3, *classifier.preprocess.shape, generator=torch.Generator().manual_seed(0))
+    return list_layers(classifier.model, probe=probe.to(device_of(classifier.model)))[-1].name
+
+
+def pooled_features(
+    data: Dataset, explainer: Explainer, *, cache: Path | None, precision: str, track: Track
+) -> tuple[Tensor, Tensor]:
+    """Return the pooled features ``(n, d)`` and the logits of a data set, from the cache where they are there."""
+    store = classifier_features(data, explainer, cache=cache, precision=precision, track=track)
+    grids = store.array("grids")
+    parts = [grids[k : k + CHUNK].astype(np.float32).mean((2, 3)) for k in range(0, len(grids), CHUNK)]
+    return torch.from_numpy(np.concatenate(parts)), torch.from_numpy(np.array(store.array("logits")))
+
+
+def fit_attribute(pooled: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the direction ``(d,)`` of pooled features ``(n, d)`` that tells the images that have an attribute."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean, spread = pooled.mean(0), pooled.std(0) + 1e-6
+    # Rare attributes count as much as frequent ones, or their directions would say "no" and little else.
+    fitted = LogisticRegression(C=C, class_weight="balanced", max_iter=300).fit((pooled - mean) / spread, has)
+    return np.asarray(fitted.coef_[0] / spread, np.float64)
+
+
+def held_out_precision(scores: NDArray[Any], has: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the average precision of scores, and the lower end of its 95 % interval; 0 if no image has it."""
+    from sklearn.metrics import average_precision_score
+
+    if not has.any():
+        return 0.0, 0.0
+    rng = np.random.default_rng(0)
+    draws = [rng.integers(len(has), size=len(has)) for _ in range(RESAMPLES)]
+    found = [average_precision_score(has[d], scores[d]) for d in draws if has[d].any()]
+    return float(average_precision_score(has, scores)), float(np.quantile(found, TAILS[0]))
