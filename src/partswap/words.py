@@ -32,14 +32,10 @@ class Words:
     withheld: Withheld | None  #: why nothing is stated, None if something is
     query_parts: tuple[str, ...]  #: parts the query's swapped cells show, the surest first
     distractor_parts: tuple[str, ...]  #: likewise of the cells they look like
+    stated: tuple[AttributeChange, ...]  #: what the sentence names; nothing if it is withheld
     changes: tuple[AttributeChange, ...]  #: the strongest, whatever their sign, strongest first
     share: float  #: how much of the change the named attributes carry, 0 to 1
     residual: float  #: how much of the change is nothing that attributes tell, 0 to 1
     agreement: float | None = (
         None  #: how often the linear stand-in says what the model says; None: it is the model's own
     )
-
-    @property
-    def stated(self) -> bool:
-        """Whether the sentence says what mattered."""
-        return self.withheld is None

@@ -39,6 +39,9 @@ def _command(name: str) -> Command:
             list[Path] | None,
             typer.Option(help="A tune.json of partswap tune; the table 'sota' gets a row with what it chose. Repeat."),
         ] = None,
+        words: Annotated[
+            Path | None, typer.Option(help="Folder of partswap train words, for the table 'language'.")
+        ] = None,
     ) -> None:
         from partswap.models.auxiliaries import AuxiliaryChoice
         from partswap.progress import bars
@@ -49,7 +52,7 @@ def _command(name: str) -> Command:
             auxiliary=auxiliary[0] if auxiliary else None, precision=resolve_precision(config.precision)
         )
         chosen = [AuxiliaryChoice.parse(text) for text in auxiliary or ()]
-        lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], bars)
+        lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], words, bars)
         say_skipped(config.options, lab.bench.data)
         result = make_table(name, lab)
         console.print(result.table.rich())

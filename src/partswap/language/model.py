@@ -22,7 +22,9 @@ class AttributeHeads(nn.Module):
         self.attributes: Tensor  #: ``(attributes, channels)``
         self.classes: Tensor  #: ``(classes, channels)``
         self.register_buffer("attributes", torch.zeros(attributes, channels))
+        self.means: Tensor  #: pooled features of every class on average, about the mean of all, ``(classes, channels)``
         self.register_buffer("classes", torch.zeros(classes, channels))
+        self.register_buffer("means", torch.zeros(classes, channels))
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Return how much pooled features ``(n, channels)`` speak for each attribute, ``(n, attributes)``."""

@@ -7,7 +7,8 @@ class if ``beta_t < 0``. Only parts that both cells of an edit show count.
 
 The paper decomposes the two classes one by one and compares whole images, ``s'_t - s_t`` with ``s_t = alpha_t q_t . a``
 (`Speaker.paper_changes`). Two like classes share most of their weights, so the difference of the two decompositions is
-mostly noise; the decomposition of the difference is not.
+mostly noise; the decomposition of the difference is not. And weights are close here if they give like scores to the
+mean images of all classes, not if their numbers are close: most of thousands of channels tell no class from another.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from partswap.errors import SettingError
 from partswap.features import Encoded
 from partswap.language import sentences
 from partswap.language.decompose import decompose
+from partswap.language.linear import own_linear_head
 from partswap.language.model import WordsModel
 from partswap.language.parts import PartReader, Shown, open_parts
 from partswap.models.checkpoints import load_trained
@@ -90,6 +92,8 @@ class Speaker:
         self.meanings = model.meanings
         self._basis = model.model.attributes.double().cpu().numpy()
         self._classes = model.model.classes.double().cpu().numpy()
+        means = model.model.means.double().cpu().numpy()
+        self._basis_scores, self._class_scores = self._basis @ means.T, self._classes @ means.T
         self._difference = lru_cache(maxsize=4096)(self._decomposed_difference)
         self._one = lru_cache(maxsize=4096)(self._decomposed_class)
 
@@ -101,14 +105,22 @@ class Speaker:
                 "the attributes were learned from another classifier, or from other weights of it.",
                 "Train them for this one: partswap train words.",
             )
-        if (cut.layer, cut.channels, cut.classes) != (mine.layer, mine.channels, len(mine.classes)):
+        if cut.layer != mine.layer and not self._same_place(cut):
             raise SettingError(
                 f"the attributes were learned at layer {mine.layer!r}, the model is cut at {cut.layer!r}.",
-                "Cut it there: {layer}.",
+                f"Cut it there: {{layer}} {mine.layer}.",
             )
         known = [plain(name) for name in class_names or ()]
         if known and mine.classes != numbered(len(mine.classes)) and known != [plain(name) for name in mine.classes]:
             raise SettingError("the attributes were learned with other names of classes.", "Train them again.")
+
+    def _same_place(self, cut: Cut) -> bool:
+        """Tell whether a layer of another name is the same place (a stage and its last block): the same linear head."""
+        known = self.model.model.classes
+        if self.model.agreement is not None or (cut.classes, cut.channels) != tuple(known.shape):
+            return False
+        head = own_linear_head(cut)
+        return head is not None and torch.allclose(head.weights, known.cpu(), atol=1e-4)
 
     def tell(
         self, cf: Counterfactual, query: Encoded, donors: Encoded, parts: CellParts | None = None
@@ -135,7 +147,7 @@ class Speaker:
         shown = [shown_by(edit, parts, cf.grid.cells) for edit in cf.edits]
         common = shared_parts(shown, annotated=parts.annotated)
         mine, theirs = (tuple(dict.fromkeys(part for pair in shown for part in pair[side])) for side in (0, 1))
-        empty = Words("", None, mine, theirs, (), 0.0, 1.0, self.model.agreement)
+        empty = Words("", None, mine, theirs, (), (), 0.0, 1.0, self.model.agreement)
         if not common:
             return replace(empty, sentence=sentences.different_parts(mine, theirs), withheld="parts")
         found = self.reading(cf.query_class, cf.target, moved(cf.edits, query, donors), frozenset(common))
@@ -153,9 +165,11 @@ class Speaker:
             return replace(known, sentence=sentences.residual(common), withheld="residual")
         if best is None or share < STANDS_OUT:
             return replace(known, sentence=sentences.no_attributes(common), withheld="attributes")
-        own, other = self._values(found, kinds[best])
+        stated = self._stated(found, kinds[best])
+        own, other = (next((c.value for c in stated if sign * c.change > 0), None) for sign in (-1, 1))
         text = sentences.reason(cf.class_name(cf.query_class), cf.class_name(cf.target), best, own, other, share)
-        return replace(known, sentence=text + ("" if known.agreement is None else sentences.stand_in(known.agreement)))
+        text += "" if known.agreement is None else sentences.stand_in(known.agreement)
+        return replace(known, sentence=text, stated=stated)
 
     def reading(self, query_class: int, target: int, delta: NDArray[np.float64], parts: frozenset[str]) -> Reading:
         """Return how the change of the margin that `delta` makes is made of attributes of some parts."""
@@ -186,10 +200,12 @@ class Speaker:
         columns, margin = self.columns(parts), self._classes[target] - self._classes[query_class]
         if not columns:
             return columns, np.zeros(0), margin
-        rows = self._basis[list(columns)]
+        rows, scores = self._basis[list(columns)], self._basis_scores[list(columns)]
         # An attribute may speak for either class: with its sign, or against it.
-        found = decompose(margin, np.concatenate([rows, -rows]), TERMS)
-        return columns, found.alpha[: len(columns)] - found.alpha[len(columns) :], found.residual
+        wanted = self._class_scores[target] - self._class_scores[query_class]
+        found = decompose(wanted, np.concatenate([scores, -scores]), TERMS)
+        beta = found.alpha[: len(columns)] - found.alpha[len(columns) :]
+        return columns, beta, margin - beta @ rows
 
     def _decomposed_class(self, which: int, parts: frozenset[str]) -> tuple[tuple[int, ...], NDArray[np.float64]]:
         columns = self.columns(parts)
@@ -198,22 +214,20 @@ class Speaker:
         return columns, decompose(self._classes[which], self._basis[list(columns)], PAPER_TERMS).alpha
 
     def _changes(self, found: Reading) -> tuple[AttributeChange, ...]:
-        signed = np.abs(found.carried) * np.sign(found.toward)
-        helping = [k for k in np.argsort(-found.carried).tolist() if found.carried[k] > 0][:KEPT]
-        return tuple(self._change(found.columns[k], float(signed[k])) for k in helping)
+        helping = [k for k in np.argsort(-found.carried, kind="stable").tolist() if found.carried[k] > 0]
+        return tuple(self._change(found, k) for k in helping[:KEPT])
 
-    def _change(self, column: int, change: float) -> AttributeChange:
+    def _change(self, found: Reading, k: int) -> AttributeChange:
+        column = found.columns[k]
         part, kind, value = self.meanings[column]
+        change = float(found.carried[k] * np.sign(found.toward[k]))
         return AttributeChange(self.model.attributes[column]["name"], part or "", kind, value, change)
 
-    def _values(self, found: Reading, which: Sequence[int]) -> tuple[str | None, str | None]:
-        """Return the value of the query's class and that of the target, one of them None if it says little."""
-        own = next((k for k in which if found.toward[k] < 0), None)
-        other = next((k for k in which if found.toward[k] > 0), None)
-        first = found.carried[which[0]]
-        named = [k if k is not None and found.carried[k] >= SECOND * first else None for k in (own, other)]
-        values = [None if k is None else self.meanings[found.columns[k]].value for k in named]
-        return values[0], values[1]
+    def _stated(self, found: Reading, which: Sequence[int]) -> tuple[AttributeChange, ...]:
+        """Return what is said of a property: the value that carries most, and one of the other class that says much."""
+        first, least = which[0], SECOND * found.carried[which[0]]
+        others = [k for k in which if found.toward[k] * found.toward[first] < 0 and found.carried[k] >= least]
+        return tuple(self._change(found, k) for k in (first, *others[:1]))
 
 
 def open_speaker(folder: str | Path, parts: str | Path | None = None) -> Speaker:

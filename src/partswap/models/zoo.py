@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
+from partswap.models import shipped
 from partswap.models.huggingface import load_folder
 from partswap.models.own import call_own, is_own
 from partswap.models.weights import load_strictly, read_weights, start_from
@@ -29,7 +30,8 @@ def load_model(
         ``"torchvision:resnet50"``, ``"timm:vit_small_patch16_224"``, ``"partswap:resnet50_v1"`` (strides as in
         He et al. 2016 and Caffe's weights), or a bare name, which is looked up in this order. A tag of timm's
         weights says that it is timm's: ``"resnet50.a1_in1k"``. Also ``"hf:FOLDER"``, what ``save_pretrained`` of
-        transformers wrote, and ``"file.py:function"`` or ``"module:function"``, which returns a module of yours.
+        transformers wrote, ``"file.py:function"`` or ``"module:function"``, which returns a module of yours, and the
+        small shipped ones, ``"aviary:vgg"`` and ``"aviary:resnet"``.
     weights : str or Path, optional
         None for random weights (the model then knows nothing: good for tests only), ``"default"`` for the
         official pretrained ones (downloaded by torchvision or timm), or a file: ``.safetensors``, ``.pt``,
@@ -55,7 +57,7 @@ def load_model(
             f"weights is {str(weights)!r} and start is {str(start)!r}.",
             "Pass weights for a classifier that is ready, start for one that is to be trained.",
         )
-    if name.startswith("hf:") or (is_own(name) and name.partition(":")[0] not in LIBRARIES):
+    if name.startswith(("hf:", "aviary:")) or (is_own(name) and name.partition(":")[0] not in LIBRARIES):
         return _foreign(name, weights, classes, start)
     library, architecture = _find(name)
     official = weights == "default"
@@ -87,7 +89,11 @@ def load_model(
 
 def _foreign(name: str, weights: str | Path | None, classes: int | None, start: str | Path | None) -> nn.Module:
     """Return a model that brings its own weights, or takes those of a file."""
-    model = load_folder(name.removeprefix("hf:"), classes) if name.startswith("hf:") else call_own(name, classes)
+    if name.startswith("aviary:"):
+        model = shipped.load(name.removeprefix("aviary:"))
+        model.preprocess = shipped.PREPROCESS  # type: ignore[assignment]
+    else:
+        model = load_folder(name.removeprefix("hf:"), classes) if name.startswith("hf:") else call_own(name, classes)
     if not isinstance(model, nn.Module):
         raise PartswapError(f"{name} returned a {type(model).__name__}.", "Let it return a torch.nn.Module.")
     if weights == "default":

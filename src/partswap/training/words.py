@@ -155,6 +155,7 @@ def _made(
     heads = AttributeHeads(len(used), len(linear.weights), linear.weights.shape[1])
     heads.attributes.copy_(torch.from_numpy(np.stack(rows)).float())
     heads.classes.copy_(linear.weights)
+    heads.means.copy_(class_means(learn[1], learn[0].labels(), len(linear.weights)))
     return WordsModel(
         heads,
         classifier.architecture,
@@ -208,6 +209,14 @@ def pooled_features(
     grids = store.array("grids")
     parts = [grids[k : k + CHUNK].astype(np.float32).mean((2, 3)) for k in range(0, len(grids), CHUNK)]
     return torch.from_numpy(np.concatenate(parts)), torch.from_numpy(np.array(store.array("logits")))
+
+
+def class_means(pooled: Tensor, labels: NDArray[np.int64], classes: int) -> Tensor:
+    """Return the mean features of every class ``(classes, d)`` about the mean of all; 0 for a class without images."""
+    means, middle = torch.zeros(classes, pooled.shape[1]), pooled.mean(0)
+    for c in np.unique(labels).tolist():
+        means[c] = pooled[torch.from_numpy(labels == c)].mean(0) - middle
+    return means
 
 
 def fit_attribute(pooled: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from partswap.models.fingerprint import model_fingerprint
 from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 from partswap.runs.config import RunConfig
-from partswap.runs.run import plan_run, run
+from partswap.runs.run import Run, plan_run, run
 from partswap.runs.workbench import Workbench, open_workbench
 from partswap.search import METHODS
 from partswap.store import read_json
@@ -72,6 +72,8 @@ class Lab:
     auxiliaries: Sequence[AuxiliaryChoice] = ()
     #: Methods with the lam and tau that `tune` chose for them.
     tuned: Sequence[tuple[str, Mapping[str, float]]] = ()
+    #: What ``partswap train words`` made, for the table of words.
+    words: Path | None = None
     track: Track = field(default=no_progress, repr=False)
 
     @cached_property
@@ -96,6 +98,11 @@ class Lab:
 
     def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
         """Return the metrics of a run of the split with one method, which is read if it was made before."""
+        found = read_json(self.run(method, settings, **changes).folder / "metrics.json")[method]
+        return {name: Score(**content) for name, content in found.items()}
+
+    def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
+        """Return a run of the split with one method, which is read if it was made before."""
         config = self.config.with_(methods=(method,), settings={method: dict(settings or {})}, **changes)
         if not METHODS.get(method).semantic:  # one row for all auxiliaries
             config = config.with_(auxiliary=None)
@@ -109,9 +116,7 @@ class Lab:
         # Networks are told apart by their weights, not by their paths.
         networks = [bench.classifier.model, *([a.model] if (a := bench.explainer.auxiliary) else [])]
         key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
-        made = run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
-        found = read_json(made.folder / "metrics.json")[method]
-        return {name: Score(**content) for name, content in found.items()}
+        return run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
 
     def result(
         self,
