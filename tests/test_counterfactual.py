@@ -96,7 +96,7 @@ def test_edits_that_do_not_fit_the_grid_are_refused():
 def test_it_prints_what_was_swapped():
     cf = Counterfactual(0, 1, GridShape(7, 7), 2, (Edit(8, 50, 1),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
     assert "query (row 1, col 1) <- distractor 1 (row 0, col 1)" in str(cf)
-    assert "0 -> 1 in 1 edit" in str(cf)
+    assert "class 0 -> class 1 in 1 edit" in str(cf)
 
 
 def test_what_it_prints_fits_a_terminal():

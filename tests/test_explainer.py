@@ -1,10 +1,12 @@
 """Images in, counterfactual out."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 from torch import nn
 
@@ -425,9 +427,36 @@ def test_a_figure_says_what_the_model_says_before_and_after(explainer, birds):
     assert f"still says Olive Warbler ({still})" in unflipped.plot().axes[-1].get_title()
     assert "the model still says Olive Warbler" in str(unflipped)
     third = replace(cf, flipped=False, trace=tuple(replace(s, predicted=7) for s in cf.trace))
-    assert "the model says 7" in str(third)
+    assert "the model says class 7" in str(third)
     assert "not reached" in str(unflipped)
     assert all(step.own is not None and 0 <= step.own <= 1 for step in (cf.before, *cf.trace))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Yellow-headed Blackbird", "Summer Tanager"],
+        ["Staffordshire bullterrier, Staffordshire bull terrier", "American Staffordshire terrier, pit bull terrier"],
+        ["x" * 45, "a word " * 40],
+    ],
+)
+def test_what_is_written_on_a_figure_is_not_cut_off(explainer, birds, names):
+    cf = explainer.explain(*birds, 5)
+    files = [f"American_Three_Toed_Woodpecker_0012_17985{k}.jpg" for k in range(cf.distractors)]
+    called = dict(zip((str(cf.query_class), str(cf.target)), names, strict=True))
+    figure = replace(cf, source={**cf.source, "class_names": called, "distractors": files}).plot()
+    FigureCanvasAgg(figure).draw()
+    *panels, trace = figure.axes
+    edges = figure.bbox
+    titles = [axis.title.get_window_extent() for axis in (*panels, trace)]
+    for box in (*titles, trace.xaxis.label.get_window_extent()):
+        assert edges.x0 <= box.x0
+        assert box.x1 <= edges.x1
+        assert edges.y0 <= box.y0
+        assert box.y1 <= edges.y1
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(titles))
+    for panel in panels:  # and pictures are not squeezed by it
+        assert panel.get_window_extent().height > 0.5 * edges.height
 
 
 def test_figures_have_formats_that_are_checked(explainer, birds, tmp_path):

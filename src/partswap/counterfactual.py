@@ -169,9 +169,9 @@ class Counterfactual:
         return (self.trace[-1] if self.trace else self.before).probability
 
     def class_name(self, index: int) -> str:
-        """Return the name of a class if it is known, its number otherwise."""
+        """Return the name of a class if it is known, else ``class 7``."""
         names: Mapping[str, str] = self.source.get("class_names", {})
-        return names.get(str(index), str(index))
+        return names.get(str(index), f"class {index}")
 
     @property
     def flip(self) -> int | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 ARGUMENTS = {
     "class_names": ("class_names", "--classes"),
     "fetch": ("partswap.fetch_image(address)", "--fetch"),
+    "list_layers": ("list_layers(model)", "partswap layers"),
     "keep_misclassified": ("keep_misclassified=True", "--keep-misclassified"),
     "pooled_start": ("pooled_start", "--pooled-start"),
     **{name: (name, f"--{name}") for name in ("address", "auxiliary", "cache", "freeze", "layer", "only", "out")},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: One colour per edit, readable on photographs and for colour-blind eyes; they repeat after the last.
 #: Suffixes that a figure can be written with.
 FORMATS = (".png", ".svg", ".pdf", ".jpg", ".html")
+#: Characters that fit above a picture of a figure and above or below its bars; longer lines are broken.
+PANEL_WIDTH, TRACE_WIDTH = 30, 46
+#: One colour per edit, readable on photographs and for colour-blind eyes; they repeat after the last.
 COLORS = ("#ffb000", "#dc267f", "#00b4d8", "#9bd770", "#fe6100", "#b388ff", "#f5e663", "#ff9ecb")
 
 
@@ -185,6 +188,9 @@ def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> F
         assert picture is not None
         _draw_panel(axis, cf, name if role == "query" else f"{name}\n{role}", picture, marks)
     _draw_trace(axes[-1], cf)
+    # Texts of usual length have two lines; room for more is added, or the pictures would shrink.
+    above = max(axis.get_title().count("\n") for axis in axes)
+    figure.set_figheight(3.1 + 0.16 * max(0, above - 1) + 0.14 * max(0, axes[-1].get_xlabel().count("\n") - 1))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".html":
@@ -208,7 +214,7 @@ def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, 
     from matplotlib.patches import Rectangle
 
     axis.imshow(image)
-    axis.set_title(title, fontsize=9)
+    axis.set_title(_broken(title, PANEL_WIDTH), fontsize=9)
     axis.set_axis_off()
     for number, cell in marks:
         left, top, right, bottom = cf.grid.box(cell, image.size)
@@ -246,6 +252,21 @@ def _draw_trace(axis: Axes, cf: Counterfactual) -> None:
     verb = "then says" if cf.flipped else "still says" if last.predicted == cf.query_class else "then says"
     known = last.probability if cf.flipped else last.own if last.predicted == cf.query_class else None
     after = f"{cf.class_name(last.predicted)}" + ("" if known is None else f" ({percent(known)})")
-    axis.set_title(f"model says {cf.class_name(cf.query_class)}{own},\n{verb} {after}", fontsize=9)
-    grey = "" if len(owns) < len(steps) else f"; grey: {cf.class_name(cf.query_class)}"
-    axis.set_xlabel(f"probability of {cf.class_name(cf.target)}{grey}", fontsize=8)
+    title = f"model says {cf.class_name(cf.query_class)}{own},\n{verb} {after}"
+    axis.set_title(_broken(title, TRACE_WIDTH), fontsize=9)
+    grey = "" if len(owns) < len(steps) else f"\ngrey: {cf.class_name(cf.query_class)}"
+    axis.set_xlabel(_broken(f"probability of {cf.class_name(cf.target)}{grey}", TRACE_WIDTH), fontsize=8)
+
+
+def _broken(text: str, width: int) -> str:
+    """Return a text with each line in at most two of `width` characters; longer ones would be cut off at the edge."""
+    lines: list[str] = []
+    for line in text.replace(" %", "\u00a0%").splitlines():
+        if " " in line or len(line) <= width:
+            lines += textwrap.wrap(line, width, max_lines=2, placeholder=" …")
+            continue
+        # The name of a file: its end tells it from others.
+        name = line if len(line) <= 2 * width else f"{line[: width - 1]}…{line[-width:]}"
+        half = -(-len(name) // 2)
+        lines += [name[:half], name[half:]]
+    return "\n".join(lines).replace("\u00a0", " ")

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from partswap.errors import FileFormatError
 from partswap.models.checkpoints import Classifier, load_classifier, load_trained, save_trained
 from partswap.models.parts import Detector, PartsDetector, load_detector
+from partswap.models.weights import read_weights
 from partswap.models.zoo import load_model
 from partswap.preprocess import Preprocess
 
@@ -90,3 +91,15 @@ def test_what_was_trained_can_be_read_by_whom_the_umask_says(tmp_path):
             os.umask(before)
         modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
         assert modes == {"model.json": mode, "model.safetensors": mode}
+
+
+def test_a_file_that_holds_no_weights_is_said_to_be_none(tmp_path):
+    (tmp_path / "names.txt").write_text("gull\ntern\n")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "pickled.pt")
+    for name in ("names.txt", "pickled.pt"):
+        with pytest.raises(
+            FileFormatError, match=f"{name} cannot be read as weights .*Save a plain state dict"
+        ) as raised:
+            read_weights(tmp_path / name)
+        # torch's own advice is to load it in an unsafe way.
+        assert "weights_only" not in str(raised.value)

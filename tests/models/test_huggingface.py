@@ -4,8 +4,10 @@ import json
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from partswap import Counterfactual, Explainer, _vision, aviary, load_model
+from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.models.huggingface import adapt
 from partswap.models.open import open_classifier
@@ -70,6 +72,31 @@ def test_the_model_itself_verifies(folder, transformers, tmp_path):
     for model in (transformers.AutoModelForImageClassification.from_pretrained(folder), load_model(f"hf:{folder}")):
         assert cf.verify(model)
         assert read.verify(model)  # its folder tells how images are prepared
+
+
+@pytest.mark.parametrize("command", ["layers", "classes", "encode", "run"])
+def test_a_folder_is_a_model_wherever_one_is_named(command, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    for species, name in NAMES.items():
+        place = tmp_path / "photos" / f"{species + 1}.{name}"  # in the order of the logits
+        place.mkdir(parents=True)
+        for k in range(6):
+            aviary.draw(species, k).image.save(place / f"{k}.jpg")
+    words = command.split()
+    if command in ("layers", "classes"):
+        words += ["hf:vit"]
+    else:
+        words += ["--data", "folder", "--path", str(tmp_path / "photos"), "--model", "hf:vit"]
+        words += ["--cache", str(tmp_path / "cache")]
+    if command == "run":
+        words += ["--only", "all", "--method", "goyal", "--set", "max_edits=1", "--workers", "1"]
+        words += ["--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.exception
+    if command == "classes":
+        assert "1  tern" in result.output
+    if command == "layers":
+        assert "6 x 6" in result.output
 
 
 def test_what_is_wrong_with_a_folder_is_said(folder, tmp_path, transformers):

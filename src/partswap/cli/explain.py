@@ -101,7 +101,8 @@ def explain(
             failed += 1
             say(f"\n{each}\nnot explained: {error.in_flags()}")
             continue
-        _tell(cf, explainer, _stem(cf, queries, each), save, plot, several=len(queries) > 1)
+        given = None if data is not None else len(donors)
+        _tell(cf, explainer, _stem(cf, queries, each), save, plot, given=given, several=len(queries) > 1)
     if failed:
         raise PartswapError(f"{failed} of {len(queries)} images could not be explained.", "See above.")
 
@@ -182,13 +183,27 @@ def _stem(cf: Counterfactual, queries: Sequence[Any], each: Any) -> str:
 
 
 def _tell(
-    cf: Counterfactual, explainer: Explainer, stem: str, save: Path | None, plot: Path | None, *, several: bool
+    cf: Counterfactual,
+    explainer: Explainer,
+    stem: str,
+    save: Path | None,
+    plot: Path | None,
+    *,
+    given: int | None,
+    several: bool,
 ) -> None:
     if several:
         say(f"\n{cf.source.get('query') or 'query'}")
     say(str(cf))
     if cf.source.get("target_from", "given") != "given":
         say(f"target: {cf.class_name(cf.target)}, {cf.source['target_from']}")
+    if cf.source.get("label") == cf.query_class:
+        say(f"note: the model is right, this is {cf.class_name(cf.query_class)}; explained is what would make it err.")
+    if given is not None and cf.distractors < given and "distractors" not in cf.source.get("target_from", ""):
+        say(
+            f"note: {given - cf.distractors} of {given} distractors are left out, the model does not call them "
+            f"{cf.class_name(cf.target)}; --keep-misclassified uses them."
+        )
     if cf.settings.get("semantic") is False and explainer.method.semantic:
         say("note: no auxiliary, so nothing says which regions show the same part; name one with --auxiliary.")
     if save:

@@ -66,12 +66,12 @@ def find_layout(
     flattened. `wider` returns the shape that a wider image gives (None if the model refuses one); asked only in doubt.
     """
     if not shape:
-        raise LayerError(f"layer {layer!r} returns no tensor.", "Choose another; list_layers(model) shows them.")
+        raise LayerError(f"layer {layer!r} returns no tensor.", "Choose another; {list_layers} shows them.")
     batch, *size = image
     if len(shape) not in (3, 4) or shape[0] != batch:
         raise LayerError(
             f"the output of layer {layer!r} has shape {tuple(shape)} for {batch} images: that is no grid.",
-            "Choose a layer before pooling or flattening; list_layers(model) shows them.",
+            "Choose a layer before pooling or flattening; {list_layers} shows them.",
         )
     if len(shape) == 3:
         layout = _tokens(shape, layer, size, model, hints)
@@ -83,12 +83,12 @@ def find_layout(
         if h > finest[0] or w > finest[1] or stretched:  # windows, attention heads
             raise LayerError(
                 f"the output of layer {layer!r} has shape {tuple(shape)}: no two of its axes are those of the image.",
-                "Choose another layer; list_layers(model) shows them.",
+                "Choose another layer; {list_layers} shows them.",
             )
     if layout.grid.cells == 1:
         raise LayerError(
             f"the output of layer {layer!r} is a 1 x 1 grid: there is only one cell to swap.",
-            "Choose an earlier layer (list_layers(model) shows them) or use larger images.",
+            "Choose an earlier layer ({list_layers} shows them) or use larger images.",
         )
     return layout
 
@@ -132,7 +132,7 @@ def _tokens(
                     return Layout("tokens", GridShape(h, w), channels, prefix)
     raise LayerError(
         f"the {tokens} tokens of layer {layer!r} are not a grid plus at most {MAX_PREFIX} prefix tokens.",
-        "Choose another layer; list_layers(model) shows them.",
+        "Choose another layer; {list_layers} shows them.",
     )
 
 

@@ -344,20 +344,16 @@ def layer_name(model: nn.Module, layer: str | nn.Module) -> str:
             )
         layer = names[0]
     if not isinstance(layer, str):
-        raise LayerError(
-            f"layer is a {type(layer).__name__}.", "Pass a name or a module; list_layers(model) shows them."
-        )
+        raise LayerError(f"layer is a {type(layer).__name__}.", "Pass a name or a module; {list_layers} shows them.")
     return layer.removeprefix("_orig_mod.")  # the names of a compiled model are those of the model inside it
 
 
 def check_layer(model: nn.Module, layer: str, ran: Collection[str]) -> None:
     """Raise `LayerError` if `layer` is no module of the model, or is not among those that `ran`."""
     if layer not in dict(model.named_modules()) or not layer:
-        raise LayerError(
-            f"the model has no layer {layer!r}.", f"{suggest(layer, ran)} list_layers(model) shows them all."
-        )
+        raise LayerError(f"the model has no layer {layer!r}.", f"{suggest(layer, ran)} {{list_layers}} shows them all.")
     if layer not in ran:
         raise LayerError(
             f"layer {layer!r} does not run by itself in the model's forward pass (a container, or unused).",
-            "Choose one of its children or another layer; list_layers(model) shows them.",
+            "Choose one of its children or another layer; {list_layers} shows them.",
         )

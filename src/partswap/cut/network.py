@@ -216,7 +216,7 @@ def _cut_at(study: Study, layer: str, atol: float) -> Cut:
     if not reads_cells:
         raise LayerError(
             f"after layer {layer!r} the model reads only its class token: swapping cells changes nothing.",
-            "Choose an earlier layer; list_layers(model) shows them.",
+            "Choose an earlier layer; {list_layers} shows them.",
         )
     return cut
 
@@ -254,7 +254,7 @@ def _checked_cut(study: Study, layer: str, atol: float) -> tuple[Cut, bool]:
         return Cut(features, head, layer, layout.grid, layout.channels, classes, route), reads_cells
     raise CutError(
         f"no cut at {layer!r} reproduces the model ({'; '.join(failures)}).",
-        "If pixels reach the logits around this layer, choose another; list_layers(model) shows them.",
+        "If pixels reach the logits around this layer, choose another; {list_layers} shows them.",
     )
 
 
@@ -337,5 +337,5 @@ def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
     return LayerError(
         f"layer {layer!r} cannot be cut: other tensors that depend on the image bypass it "
         "(it is inside a residual or dense block).",
-        f"The nearest clean cut is {nearest!r}." if nearest else "list_layers(model) shows where it can be cut.",
+        f"The nearest clean cut is {nearest!r}." if nearest else "{list_layers} shows where it can be cut.",
     )

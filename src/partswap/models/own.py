@@ -22,6 +22,19 @@ def is_own(name: str) -> bool:
     return bool(colon) and function.isidentifier() and (place.endswith(".py") or dotted)
 
 
+def check_no_file(name: str) -> None:
+    """Raise an error if what should name a model is a file: Python without a function, or weights alone."""
+    if name.endswith(".py"):
+        raise UnknownNameError(
+            f"{name} is a file, and no function in it is named.", f"Write {name}:build if its function is called build."
+        )
+    if Path(name).is_file():
+        raise UnknownNameError(
+            f"{name} is a file, and no model.",
+            "Name the architecture, or file.py:function, and pass the file as {weights}.",
+        )
+
+
 def call_own(name: str, classes: int | None = None) -> Any:
     """Return what the function returns; it is given `classes` if it takes an argument of that name."""
     place, _, function = name.rpartition(":")

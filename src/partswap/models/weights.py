@@ -38,7 +38,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     except PermissionError:
         raise
     except Exception as error:  # bytes that are no weights make a reader fail in any way
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)  # some have no message
+        # Of torch's long text only what was found counts: the rest is advice to load the file in an unsafe way.
+        said = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
+        reason = next(iter(said.strip().splitlines()), type(error).__name__)  # some have no message
         raise FileFormatError(
             f"{path.name} cannot be read as weights ({reason[:200]}).",
             "Save a plain state dict: torch.save(model.state_dict(), path).",

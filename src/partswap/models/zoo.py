@@ -13,7 +13,7 @@ from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
 from partswap.models import shipped
 from partswap.models.huggingface import load_folder
-from partswap.models.own import call_own, is_own
+from partswap.models.own import call_own, check_no_file, is_own
 from partswap.models.weights import load_strictly, read_weights, start_from
 
 LIBRARIES = ("torchvision", "timm", "partswap")
@@ -116,6 +116,7 @@ def model_names(library: str) -> list[str]:
 
 
 def _find(name: str) -> tuple[str, str]:
+    check_no_file(name)
     library, colon, architecture = name.partition(":")
     if colon and library not in LIBRARIES:
         raise UnknownNameError(
