@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 import torch
-from sklearn.cluster import MiniBatchKMeans
+from sklearn.cluster import KMeans
 from torch import nn
 from typer.testing import CliRunner
 
@@ -117,7 +117,7 @@ def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, bench, 
     made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=4))
     assert len(bench.encodings.aux) == len(bench.data)
     cells = bench.encodings.aux.float().permute(0, 2, 3, 1).flatten(0, 2)
-    kmeans = MiniBatchKMeans(12, random_state=whole_run.seed, batch_size=4096, n_init=1, max_iter=50)
+    kmeans = KMeans(12, random_state=whole_run.seed, n_init=1, max_iter=30)
     centroids = torch.from_numpy(kmeans.fit(nn.functional.normalize(cells, dim=1).numpy()).cluster_centers_)
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(4).tasks
     direct = explain_tasks(bench.explainer, bench.encodings, tasks, Hard(clusters=12, centroids=centroids))

@@ -161,6 +161,15 @@ def test_fitted_centroids_are_those_of_the_part_clustering():
                        model.cluster_centers_, atol=1e-5)  # fmt: skip
     same = nearest(torch.from_numpy(directions(grids)), centroids).numpy() == model.predict(directions(grids))
     assert same.mean() > 0.9  # by cosine, so not quite the same
+    assert torch.equal(fit_centroids(grids, 4), centroids)
+
+
+def test_no_cell_is_nearer_to_another_cluster_than_to_its_own_and_centres_are_means():
+    grids = np.random.default_rng(1).normal(size=(30, 5, 3, 3)).astype(np.float32)
+    model, rows = fit_kmeans(grids, 6, seed=3), directions(grids)
+    assert np.array_equal(model.labels_, model.predict(rows))
+    means = np.stack([rows[model.labels_ == k].mean(0) for k in range(6)])
+    assert np.allclose(means, model.cluster_centers_, atol=1e-5)  # k-means on small batches ends before that
 
 
 def test_swaps_stay_within_annotated_parts(problem):

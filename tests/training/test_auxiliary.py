@@ -23,13 +23,14 @@ from partswap.models.auxiliaries.auto import SELF_SUPERVISED
 from partswap.models.auxiliaries.learned import load_learned, remember, trained_on
 from partswap.models.blend import Blend
 from partswap.models.checkpoints import Classifier
+from partswap.models.fingerprint import model_fingerprint
 from partswap.models.open import open_classifier
 from partswap.studies.matching import match_parts, measure_auxiliary
-from partswap.training.auxiliary import MatchRecipe, learn_map, match_loss, nearest_images, train_auxiliary
+from partswap.training.auxiliary import MatchRecipe, learn_map, match_loss, nearest_images, recurrence, train_auxiliary
 from published_files import write
 from trees import folder as write_folder
 
-QUICK = MatchRecipe(components=48, width=24, steps=60, pairs=8, neighbours=6)
+QUICK = MatchRecipe(components=48, width=24, steps=60, again=20, pairs=8, neighbours=6)
 START = "aviary:vgg"
 
 
@@ -77,6 +78,24 @@ def test_only_mutual_matches_count():
     assert cosine.grad[0, 1, 1] == 0
 
 
+def test_cells_that_count_for_nothing_teach_nothing():
+    likeness = torch.eye(3)[None]
+    cosine = torch.zeros(1, 3, 3, requires_grad=True)
+    weights = torch.tensor([[1.0, 0.0, 1.0]])
+    loss, share = match_loss(cosine, likeness, 0.1, (weights, torch.zeros(1, 3)))
+    loss.backward()
+    assert float(share) == 1
+    assert cosine.grad[0, 1].abs().sum() == 0
+    assert cosine.grad[0, 0, 0] < 0
+
+
+def test_what_recurs_is_counted():
+    cells = torch.eye(4)[None].repeat(3, 1, 1)
+    cells[2, 3] = cells[2, 0]  # the last image shows the first part twice, and not the last
+    partners = torch.tensor([[1, 2], [0, 2], [0, 1]])
+    assert recurrence(cells, partners)[0].tolist() == [1, 1, 1, 0.5]
+
+
 def test_an_image_is_not_its_own_neighbour():
     cells = torch.randn(7, 4, 5, generator=torch.Generator().manual_seed(1))
     found = nearest_images(cells, 30)
@@ -112,6 +131,38 @@ def test_a_second_call_returns_the_result_and_another_recipe_is_refused(made, bi
 def test_the_same_images_give_the_same_auxiliary(made, birds, tmp_path):
     again = train_auxiliary(birds, START, QUICK, tmp_path / "aux", cache=made[1].parent / "cache")
     assert torch.equal(again.model.basis, made[0].model.basis)
+
+
+def test_both_ways_a_mirrored_image_has_the_mirrored_grid(made, birds):
+    read = load_auxiliary(str(made[1]))
+    images = read.inputs([birds.image(i) for i in range(3)])
+    assert read.model.both_ways
+    assert torch.allclose(read.forward(images.flip(3)), read.forward(images).flip(3), atol=1e-5)
+    one = read.model.looking(smoothing=read.model.smoothing)
+    assert torch.allclose((one(images) + one(images.flip(3)).flip(3)) / 2, read.forward(images), atol=1e-5)
+    assert model_fingerprint(one) != model_fingerprint(read.model)
+
+
+def test_smoothed_cells_are_partly_the_mean_of_those_around(made, birds):
+    blend = load_auxiliary(str(made[1])).model
+    images = load_auxiliary(str(made[1])).inputs([birds.image(0)])
+    plain, smooth = blend.looking()(images), blend.looking(smoothing=0.4)(images)
+    around = plain[:, :, :2, :2].mean((2, 3))  # of a corner: the cells that exist
+    assert torch.allclose(smooth[:, :, 0, 0], 0.6 * plain[:, :, 0, 0] + 0.4 * around, atol=1e-5)
+
+
+def test_one_that_looks_plainly_stays_so(birds, made, tmp_path):
+    recipe = replace(QUICK, both_ways=False, smoothing=0.0, steps=2)
+    learned = train_auxiliary(birds, START, recipe, tmp_path / "aux", cache=made[1].parent / "cache")
+    read = load_auxiliary(str(tmp_path / "aux"))
+    assert (read.model.both_ways, read.model.smoothing) == (False, 0)
+    about = json.loads((tmp_path / "aux/model.json").read_text())
+    for name in ("both_ways", "smoothing"):  # as those before these settings were written
+        del about["record"]["recipe"][name]
+    (tmp_path / "aux/model.json").write_text(json.dumps(about))
+    images = [birds.image(0)]
+    older = load_auxiliary(str(tmp_path / "aux"))
+    assert torch.equal(older.grids(images), replace(read, model=learned.model).grids(images))
 
 
 def test_a_half_written_folder_is_refused(made, tmp_path):

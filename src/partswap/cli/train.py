@@ -185,6 +185,9 @@ def auxiliary(
     steps: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 1000,
     width: Annotated[int, typer.Option(help="Channels of the result.")] = 256,
     neighbours: Annotated[int, typer.Option(help="An image's partner is one of so many most like it.")] = 30,
+    both_ways: Annotated[
+        bool, typer.Option(help="Look at the mirror image, too: better matches, twice the time per image.")
+    ] = True,
     train_split: TrainSplit = "train",
     test_split: TestSplit = "test",
     precision: Precision = "auto",
@@ -200,8 +203,9 @@ def auxiliary(
     _check(out, None)
     use_threads(threads)
     recipe = MatchRecipe(
-        steps=steps, width=width, neighbours=neighbours, precision=resolve_precision(precision), seed=seed
-    )
+        steps=steps, width=width, neighbours=neighbours, both_ways=both_ways,
+        precision=resolve_precision(precision), seed=seed,
+    )  # fmt: skip
     learn, measure = _open(data, path, option, train_split, test_split)
     made = train_auxiliary(learn, start, recipe, out, cache=cache, track=bars, console=console)
     if measure.parts:

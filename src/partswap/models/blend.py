@@ -39,6 +39,10 @@ class Blend(EvalModule):
     def __init__(self, model: nn.Module, layers: Sequence[str], *, size: int | tuple[int, int] = 224) -> None:
         super().__init__()
         self.trunks = Trunks(model, layers, size=size)
+        #: Whether cells are the mean of what the image and its mirror image give; that takes two passes.
+        self.both_ways = False
+        #: How much of a cell is the mean of the 3 x 3 cells around it.
+        self.smoothing = 0.0
         self.mean: Tensor  #: of the cells of every layer, ``(channels,)``
         self.basis: Tensor  #: from the layers side by side to the result, ``(channels, e)``
         self.offset: Tensor  #: of the result, ``(e,)``
@@ -60,18 +64,36 @@ class Blend(EvalModule):
         """Channels of the layers."""
         return self.trunks.widths
 
+    def extra_repr(self) -> str:
+        """Say how it looks at images: caches tell that by this."""
+        told = {"both_ways": self.both_ways, "smoothing": self.smoothing}
+        return ", ".join(f"{name}={value}" for name, value in told.items() if value)
+
     def raw(self, images: Tensor) -> Tensor:
         """Return the layers' grids as they are, side by side: ``(n, channels, h, w)``."""
         return torch.cat([resize_grid(grids, self.trunks.grid) for grids in self.trunks(images)], 1)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the grids of images."""
+        grids = self._one_way(images)
+        if self.both_ways:
+            grids = (grids + self._one_way(images.flip(3)).flip(3)) / 2
+        around = F.avg_pool2d(grids, 3, 1, 1, count_include_pad=False) if self.smoothing else grids
+        return torch.lerp(grids, around, self.smoothing)
+
+    def _one_way(self, images: Tensor) -> Tensor:
         grids = self.raw(images)
         if not self.is_fitted:
             return grids
         cells = blended(to_cells(grids), self.widths, self.mean) @ self.basis + self.offset
         shape = (len(grids), *self.trunks.grid, len(self.offset))
         return cells.view(shape).permute(0, 3, 1, 2)
+
+    def looking(self, *, both_ways: bool = False, smoothing: float = 0.0) -> Blend:
+        """Return the same that looks at mirror images too, or not, and at the cells around."""
+        made = copy.copy(self)
+        made.both_ways, made.smoothing = both_ways, smoothing
+        return made
 
     def with_state(self, mean: Tensor, basis: Tensor, offset: Tensor, known: Tensor | None = None) -> Blend:
         """Return the same layers with what was fitted."""

@@ -13,12 +13,15 @@ from torch import Tensor
 from partswap.errors import SettingError, ShapeError
 
 #: K-means sees at most this many cells of a data set; all of them are assigned afterwards.
-FITTED = 100_000
+FITTED = 50_000
+#: Steps of k-means, at most; later ones move few cells.
+ROUNDS = 30
 
 
 def fit_kmeans(grids: Tensor | NDArray[Any], clusters: int, *, seed: int = 0, chunk: int = 64) -> Any:
     """Return scikit-learn's k-means of the directions of the cells of ``(n, e, h, w)`` grids, read in chunks."""
-    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
 
     images, cells = len(grids), grids.shape[2] * grids.shape[3]
     if images * cells < clusters:
@@ -31,8 +34,10 @@ def fit_kmeans(grids: Tensor | NDArray[Any], clusters: int, *, seed: int = 0, ch
     for start in range(0, images, chunk):
         block = directions(grids[start : start + chunk])
         chosen.append(block if share == 1 else block[rng.random(len(block)) < share])
-    model = MiniBatchKMeans(clusters, random_state=seed, batch_size=4096, n_init=1, max_iter=50)
-    return model.fit(np.concatenate(chosen))
+    # All rows at every step: on small batches the result moves more with the seed.
+    model = KMeans(clusters, random_state=seed, n_init=1, max_iter=ROUNDS, algorithm="lloyd")
+    with threadpool_limits(1, "openmp"):  # several threads add up in any order
+        return model.fit(np.concatenate(chosen))
 
 
 def fit_centroids(aux_grids: Tensor | NDArray[Any], clusters: int = 50, *, seed: int = 0) -> Tensor:

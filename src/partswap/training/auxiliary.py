@@ -3,7 +3,9 @@
 Several layers of a network, centred and reduced (`partswap.models.blend`), know parts, but also much that has nothing
 to do with them. A linear map learns what to look at: of an image and one much like it, cells that are each other's best
 match are taken to show the same part, all other cells of that image not to. What matches is decided half by the
-features as they were and half by the map as it is, so that it cannot run away with its own mistakes.
+features as they were and half by the map as it is, so that it cannot run away with its own mistakes. A second round
+begins with what the first has learned, and listens most to cells that find their match in many images: background
+seldom does.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from partswap.models.checkpoints import load_trained
 from partswap.models.fingerprint import weights_digest
 from partswap.models.precision import device_of
 from partswap.preprocess import Preprocess
-from partswap.progress import Track, no_progress
+from partswap.progress import Advance, Track, no_progress
 from partswap.store import locked, write_json
 from partswap.training.loop import plain, refuse
 from partswap.training.session import finish
@@ -49,11 +51,14 @@ class MatchRecipe:
     components: int = COMPONENTS  #: principal components of the layers, which it starts from
     width: int = 256  #: channels of the result
     steps: int = 1000  #: of the optimiser
+    again: int = 500  #: steps of the second round; 0 is none
     pairs: int = 32  #: pairs of images per step
     neighbours: int = 30  #: an image's partner is one of so many that are most like it
     temperature: float = 0.07  #: of the softmax over a partner's cells
     lr: float = 1e-3  #: learning rate of AdamW
     weight_decay: float = 0.01
+    both_ways: bool = True  #: cells are the mean of the image's and its mirror image's: two passes, better matches
+    smoothing: float = 0.4  #: how much of a cell is the mean of the 3 x 3 cells around it
     trust: float = 0.5  #: how much of the decision what matches is the features' as they were
     precision: str = "float32"  #: of the network's pass
     seed: int = 0
@@ -62,11 +67,14 @@ class MatchRecipe:
         for name in ("components", "width", "steps", "pairs", "neighbours"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}.", "Use 1 or more.")
+        if self.again < 0:
+            raise SettingError(f"again is {self.again}.", "Use 0 or more.")
         for name in ("temperature", "lr"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"{name} is {getattr(self, name)}.", "Use a number above 0.")
-        if not 0 <= self.trust <= 1:
-            raise SettingError(f"trust is {self.trust}.", "Use a share from 0 to 1.")
+        for name in ("trust", "smoothing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SettingError(f"{name} is {getattr(self, name)}.", "Use a share from 0 to 1.")
 
 
 def train_auxiliary(
@@ -119,18 +127,20 @@ def train_auxiliary(
         view = canvas or _view(opened.preprocess)
         known_images: dict[str, Any] = {"cache": cache, "track": track}
         fitted = fitted_auxiliary(data, opened, view, components=recipe.components, **known_images)
-        blend = blend_of(fitted)
+        blend = blend_of(fitted).looking(both_ways=recipe.both_ways, smoothing=recipe.smoothing)
+        fitted = replace(fitted, model=blend)
         grids = auxiliary_features(data, fitted, view, blend.trunks.grid, precision=recipe.precision, **known_images)
         cells = torch.from_numpy(np.array(grids, np.float32)).flatten(2).transpose(1, 2)
         matrix, mutual = learn_map(cells, recipe, track=track)
         mapped = F.normalize(cells.flatten(0, 1) @ matrix.T, dim=1)
         known = typical(mapped, KNOWN, recipe.seed)
         model = blend.with_state(blend.mean, blend.basis @ matrix.T, blend.offset @ matrix.T, known)
+        one_way = replace(opened, model=model.looking(smoothing=recipe.smoothing))  # both ways all are found again
         record = {
             **settings,
             "images": len(data),
             "mutual": mutual,
-            "mirrored": mirrored(replace(opened, model=model), data, view, track=track),
+            "mirrored": mirrored(one_way, data, view, track=track),
             "familiar": float(nearness(mapped, known)),
         }
         choice = replace(AuxiliaryChoice.parse(start), layer=None)
@@ -185,31 +195,73 @@ def learn_map(cells: Tensor, recipe: MatchRecipe, *, track: Track = no_progress)
     """Return a map ``(width, e)`` learned from cells ``(images, cells, e)``, and how many cells had a mutual match."""
     generator = torch.Generator().manual_seed(recipe.seed)
     width = min(recipe.width, cells.shape[2])
-    matrix = torch.nn.init.orthogonal_(torch.empty(width, cells.shape[2]), generator=generator).requires_grad_()
+    matrix = torch.nn.init.orthogonal_(torch.empty(width, cells.shape[2]), generator=generator)
+    partners, usual = nearest_images(cells, recipe.neighbours), torch.ones(cells.shape[:2])
+    with track("learning parts", recipe.steps + recipe.again) as advance:
+        matrix, mutual = _round(cells, cells, partners, usual, matrix, recipe.steps, recipe, generator, advance)
+        if recipe.again:
+            mapped = cells @ matrix.T
+            partners = nearest_images(mapped, recipe.neighbours)
+            weights = recurrence(mapped, partners)
+            matrix, mutual = _round(cells, mapped, partners, weights, matrix, recipe.again, recipe, generator, advance)
+    return matrix, mutual
+
+
+def _round(
+    cells: Tensor,
+    known: Tensor,
+    partners: Tensor,
+    weights: Tensor,
+    start: Tensor,
+    steps: int,
+    recipe: MatchRecipe,
+    generator: torch.Generator,
+    advance: Advance,
+) -> tuple[Tensor, float]:
+    """Return a map, learned from `start` on, and how many cells had a mutual match; `known` is what cells were."""
+    matrix = start.clone().requires_grad_()
     optimiser = torch.optim.AdamW([matrix], lr=recipe.lr, weight_decay=recipe.weight_decay)
-    partners = nearest_images(cells, recipe.neighbours)
     matched = torch.zeros(())
-    with track("learning parts", recipe.steps) as advance, torch.enable_grad():
-        for _ in range(recipe.steps):
+    with torch.enable_grad():
+        for _ in range(steps):
             one = torch.randint(len(cells), (recipe.pairs,), generator=generator)
             which = torch.randint(partners.shape[1], (recipe.pairs,), generator=generator)
-            old = [cells[one], cells[partners[one, which]]]
-            new = [F.normalize(side @ matrix.T, dim=2) for side in old]
+            images = (one, partners[one, which])
+            new = [F.normalize(cells[side] @ matrix.T, dim=2) for side in images]
             cosine = new[0] @ new[1].transpose(1, 2)
             with torch.no_grad():
-                before = F.normalize(old[0], dim=2) @ F.normalize(old[1], dim=2).transpose(1, 2)
-                likeness = recipe.trust * before + (1 - recipe.trust) * cosine
-            loss, share = match_loss(cosine, likeness, recipe.temperature)
+                old = [F.normalize(known[side], dim=2) for side in images]
+                likeness = recipe.trust * old[0] @ old[1].transpose(1, 2) + (1 - recipe.trust) * cosine
+            counts = (weights[images[0]], weights[images[1]])
+            loss, share = match_loss(cosine, likeness, recipe.temperature, counts)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             matched = 0.95 * matched + 0.05 * share
             advance(1)
     # A running mean that began at zero.
-    return matrix.detach(), float(matched / (1 - 0.95**recipe.steps))
+    return matrix.detach(), float(matched / (1 - 0.95**steps))
 
 
-def match_loss(cosine: Tensor, likeness: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+@torch.no_grad()
+def recurrence(cells: Tensor, partners: Tensor) -> Tensor:
+    """Return in how many of its image's partners each cell has a mutual best match, as a share: ``(images, cells)``."""
+    rows = F.normalize(cells, dim=2)
+    shares = []
+    for image, others in zip(rows, partners, strict=True):
+        cosine = image @ rows[others].transpose(1, 2)
+        shares.append(_mutual(cosine.argmax(2), cosine.argmax(1)).float().mean(0))
+    return torch.stack(shares)
+
+
+def _mutual(there: Tensor, back: Tensor) -> Tensor:
+    """Tell which cells ``(pairs, cells)`` are the best match of their best match."""
+    return back.gather(1, there) == torch.arange(there.shape[1], device=there.device)
+
+
+def match_loss(
+    cosine: Tensor, likeness: Tensor, temperature: float, weights: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the loss of pairs of images, and the share of cells with a mutual match.
 
     Parameters
@@ -220,14 +272,20 @@ def match_loss(cosine: Tensor, likeness: Tensor, temperature: float) -> tuple[Te
         The same shape: what decides who matches whom. The best match of a cell, if it is mutual, is its positive.
     temperature : float
         Of the softmax, which runs over the other image's cells, in both directions.
+    weights : (Tensor, Tensor), optional
+        How much the cells of the one and of the other image count, ``(pairs, cells)`` each; alike by default.
     """
     there, back = likeness.argmax(2), likeness.argmax(1)
-    own = torch.arange(likeness.shape[1], device=likeness.device)
+    ones = torch.ones_like(there, dtype=cosine.dtype)
     losses, share = [], likeness.new_zeros(())
-    for rows, mine, theirs in ((cosine, there, back), (cosine.transpose(1, 2), back, there)):
-        mutual = theirs.gather(1, mine) == own
+    for rows, mine, theirs, weight in (
+        (cosine, there, back, weights[0] if weights else ones),
+        (cosine.transpose(1, 2), back, there, weights[1] if weights else ones),
+    ):
+        mutual = _mutual(mine, theirs)
+        counts = weight * mutual
         each = F.cross_entropy(rows.flatten(0, 1) / temperature, mine.flatten(), reduction="none").view_as(mine)
-        losses.append((each * mutual).sum() / mutual.sum().clamp(min=1))
+        losses.append((each * counts).sum() / counts.sum().clamp(min=1e-3))
         share = mutual.float().mean()
     return (losses[0] + losses[1]) / 2, share
 

@@ -46,7 +46,8 @@ class Learned(Trained):
                 f"{choice.name} has other weights than when the auxiliary was trained.",
                 "Give those it was trained on: FOLDER=WEIGHTS; or train it again.",
             )
-        return blend
+        recipe = about["record"]["recipe"]  # older ones do not say how they look
+        return blend.looking(both_ways=recipe.get("both_ways", False), smoothing=recipe.get("smoothing", 0.0))
 
     def stored(self) -> dict[str, Tensor]:
         """Return what was learned; the network below has a file of its own."""
