@@ -7,8 +7,8 @@ class if ``beta_t < 0``. Only parts that both cells of an edit show count.
 
 The paper decomposes the two classes one by one and compares whole images, ``s'_t - s_t`` with ``s_t = alpha_t q_t . a``
 (`Speaker.paper_changes`). Two like classes share most of their weights, so the difference of the two decompositions is
-mostly noise; the decomposition of the difference is not. And weights are close here if they give like scores to the
-mean images of all classes, not if their numbers are close: most of thousands of channels tell no class from another.
+mostly noise; the decomposition of the difference is not. And only directions in which the mean images of classes differ
+count here: in most directions of thousands of channels weights are what training left there, and tell nothing.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Speaker:
         self.meanings = model.meanings
         self._basis = model.model.attributes.double().cpu().numpy()
         self._classes = model.model.classes.double().cpu().numpy()
-        means = model.model.means.double().cpu().numpy()
-        self._basis_scores, self._class_scores = self._basis @ means.T, self._classes @ means.T
+        directions = span(model.model.means.double().cpu().numpy())
+        self._basis_seen, self._classes_seen = self._basis @ directions.T, self._classes @ directions.T
         self._difference = lru_cache(maxsize=4096)(self._decomposed_difference)
         self._one = lru_cache(maxsize=4096)(self._decomposed_class)
 
@@ -200,10 +200,10 @@ class Speaker:
         columns, margin = self.columns(parts), self._classes[target] - self._classes[query_class]
         if not columns:
             return columns, np.zeros(0), margin
-        rows, scores = self._basis[list(columns)], self._basis_scores[list(columns)]
+        rows, seen = self._basis[list(columns)], self._basis_seen[list(columns)]
         # An attribute may speak for either class: with its sign, or against it.
-        wanted = self._class_scores[target] - self._class_scores[query_class]
-        found = decompose(wanted, np.concatenate([scores, -scores]), TERMS)
+        wanted = self._classes_seen[target] - self._classes_seen[query_class]
+        found = decompose(wanted, np.concatenate([seen, -seen]), TERMS)
         beta = found.alpha[: len(columns)] - found.alpha[len(columns) :]
         return columns, beta, margin - beta @ rows
 
@@ -235,6 +235,12 @@ def open_speaker(folder: str | Path, parts: str | Path | None = None) -> Speaker
     model = load_trained(WordsModel, folder)
     place = parts or model.parts
     return Speaker(model, None if place is None else open_parts(place))
+
+
+def span(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return directions of length 1, at right angles, that span some rows."""
+    _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
+    return np.asarray(directions[sizes > 1e-6 * max(float(sizes.max(initial=0.0)), 1e-12)], np.float64)
 
 
 def annotated_parts(query: Sequence[Iterable[str]], distractors: Sequence[Sequence[Iterable[str]]]) -> CellParts:
