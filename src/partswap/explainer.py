@@ -242,6 +242,7 @@ class Explainer:
         target: int | str | None = None,
         *,
         keep_misclassified: bool = False,
+        words: Speaker | str | Path | None = None,
     ) -> list[Counterfactual]:
         """Explain several images with the same distractors, whose features are computed once."""
         encoded = self.encode(queries)
@@ -249,7 +250,8 @@ class Explainer:
         with self.track("explanations", len(encoded)) as advance:
             found = []
             for k in range(len(encoded)):
-                found.append(self.explain(encoded.select([k]), donors, target, keep_misclassified=keep_misclassified))
+                one = encoded.select([k])
+                found.append(self.explain(one, donors, target, keep_misclassified=keep_misclassified, words=words))
                 advance(1)
         return found
 

@@ -42,6 +42,8 @@ CSS = """
   border: 1px solid #e3e6ec; border-radius: 12px; padding: 16px 18px; margin: 12px 0; }
 .ps-card h4 { margin: 0 0 12px; font-size: 15px; font-weight: 600; }
 .ps-card h4 small { font-weight: 400; color: #667085; margin-left: 6px; }
+.ps-card p.ps-words { margin: -4px 0 12px; max-width: 80ch; }
+.ps-card p.ps-withheld { color: #667085; font-style: italic; }
 .ps-row { display: flex; flex-wrap: wrap; gap: 14px; align-items: flex-start; }
 .ps-row figure { margin: 0; }
 .ps-row figcaption { font-size: 12px; color: #667085; margin-top: 5px; max-width: 184px; }
@@ -70,10 +72,17 @@ def counterfactual_html(cf: Counterfactual, *, style: bool = True, title: str | 
         steps.append(_step_html(cf, step, number, says=step.predicted != last.predicted))
     return (
         (f"<style>{CSS}</style>" if style else "")
-        + f'<div class="ps-card"><h4>{heading}<small>{note}</small></h4><div class="ps-row">'
+        + f'<div class="ps-card"><h4>{heading}<small>{note}</small></h4>{_words_html(cf)}<div class="ps-row">'
         + "".join(figures)
         + f'<div class="ps-trace">{"".join(steps)}</div></div></div>'
     )
+
+
+def _words_html(cf: Counterfactual) -> str:
+    if cf.words is None:
+        return ""
+    kind = "ps-words" if cf.words.stated else "ps-words ps-withheld"
+    return f'<p class="{kind}">{html.escape(cf.words.sentence)}</p>'
 
 
 def used_distractors(cf: Counterfactual) -> list[int]:
@@ -182,7 +191,9 @@ def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> F
     from matplotlib.figure import Figure
 
     panels = list(_panels(cf))
-    figure = Figure(figsize=(2.6 * len(panels) + 3.6, 3.1), layout="constrained")
+    width = 2.6 * len(panels) + 3.6
+    sentence = [] if cf.words is None else textwrap.wrap(cf.words.sentence, int(13 * width))
+    figure = Figure(figsize=(width, 3.1), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.25])
     for axis, (role, name, picture, marks) in zip(axes, panels, strict=False):
         assert picture is not None
@@ -190,7 +201,11 @@ def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> F
     _draw_trace(axes[-1], cf)
     # Texts of usual length have two lines; room for more is added, or the pictures would shrink.
     above = max(axis.get_title().count("\n") for axis in axes)
-    figure.set_figheight(3.1 + 0.16 * max(0, above - 1) + 0.14 * max(0, axes[-1].get_xlabel().count("\n") - 1))
+    below = axes[-1].get_xlabel().count("\n")
+    figure.set_figheight(3.1 + 0.16 * max(0, above - 1) + 0.14 * max(0, below - 1) + 0.22 * len(sentence))
+    if cf.words is not None:
+        style = "normal" if cf.words.stated else "italic"
+        figure.supxlabel("\n".join(sentence), x=0.01, ha="left", fontsize=10, style=style)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".html":

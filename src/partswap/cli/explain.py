@@ -56,6 +56,9 @@ def explain(
     option: DataOptions = None,
     split: Annotated[str, typer.Option(help="Which images of the data set.")] = "test",
     keep_misclassified: Annotated[bool, typer.Option(help="Use distractors the model gets wrong, too.")] = False,
+    words: Annotated[
+        Path | None, typer.Option(help="Say it in words, too: the folder that partswap train words made.")
+    ] = None,
     fetch: Annotated[bool, typer.Option(help="Images may be addresses (https://...), at most 20 MB each.")] = False,
     device: Annotated[
         str | None, typer.Option(help="Where to compute: cpu, cuda, mps, or auto; where the model is, if not given.")
@@ -82,6 +85,11 @@ def explain(
         donors = open_dataset(data, path, split, **parse_options(option))
     else:
         donors = list_images([_image(place, fetch) for place in distractors or ()])
+    if words is not None and layer is None:
+        from partswap.language.model import layer_of
+
+        layer = layer_of(words)
+        say(f"note: cut at {layer}, where the words were learned.")
     with step(bars, f"opening {model}"):
         explainer = open_explainer(
             model, weights, classes, layer, device, _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
@@ -94,7 +102,9 @@ def explain(
     for each in queries:
         try:
             with step(bars, f"explaining {each}"):
-                cf = explainer.explain(each, donors, target, label=label, keep_misclassified=keep_misclassified)
+                cf = explainer.explain(
+                    each, donors, target, label=label, keep_misclassified=keep_misclassified, words=words
+                )
         except PartswapError as error:  # of one image; the others can still be explained
             if len(queries) == 1:
                 raise

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partswap.data.base import Meaning
-from partswap.models.checkpoints import Trained
+from partswap.models.checkpoints import Trained, read_about
 from partswap.preprocess import Preprocess
 
 
@@ -58,3 +59,8 @@ class WordsModel(Trained):
     def meanings(self) -> list[Meaning]:
         """What each attribute says."""
         return [Meaning(a["part"], a["kind"], a["value"]) for a in self.attributes]
+
+
+def layer_of(folder: str | Path) -> str:
+    """Return where the classifier of a words model is cut."""
+    return str(read_about(WordsModel, Path(folder))["layer"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partswap.counterfactual import percent
-
 #: A share from which an attribute is the main reason.
 MAIN = 0.5
 
@@ -30,7 +28,7 @@ def reason(query: str, target: str, kind: str, own: str | None, other: str | Non
         how=MAINLY if share >= MAIN else PARTLY,
         kind=kind,
         values=template.format(own=own, other=other),
-        share=percent(share),
+        share=_percent(share),
     )
 
 
@@ -53,7 +51,11 @@ def residual(parts: Sequence[str]) -> str:
 
 def stand_in(agreement: float) -> str:
     """Return the warning that not the model itself is read."""
-    return STAND_IN.format(agreement=percent(agreement))
+    return STAND_IN.format(agreement=_percent(agreement))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def listed(words: Sequence[str]) -> str:

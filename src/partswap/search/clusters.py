@@ -13,9 +13,9 @@ from torch import Tensor
 from partswap.errors import SettingError, ShapeError
 
 #: K-means sees at most this many cells of a data set; all of them are assigned afterwards.
-FITTED = 100_000
+FITTED = 50_000
 #: Steps of k-means, at most; later ones move few cells.
-ROUNDS = 100
+ROUNDS = 30
 
 
 def fit_kmeans(grids: Tensor | NDArray[Any], clusters: int, *, seed: int = 0, chunk: int = 64) -> Any:

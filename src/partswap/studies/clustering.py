@@ -98,12 +98,12 @@ def draw_clusters(
             axis.set(xticks=[], yticks=[], frame_on=False)
             if column < len(images):
                 canvas = on_canvas(data[int(images[column])], preprocess).image
-                axis.imshow(_lit(canvas, (clusters.assigned[images[column]] == k).reshape(grid)))
+                axis.imshow(lit(canvas, (clusters.assigned[images[column]] == k).reshape(grid)))
         axes[row, 0].set_ylabel(part, rotation=0, ha="right", va="center", fontsize=11)
     return figure
 
 
-def _lit(image: Image.Image, inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def lit(image: Image.Image, inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Return the image, grey and pale but for the cells inside."""
     canvas = np.asarray(image, np.float32)
     rows, columns = (np.arange(n) * cells // n for n, cells in zip(canvas.shape, inside.shape, strict=False))

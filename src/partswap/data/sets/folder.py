@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from partswap.data.base import DATASETS
+from partswap.data.attribute_table import read_attributes
+from partswap.data.base import DATASETS, Attributes
 from partswap.data.files import IMAGE_SUFFIXES, FileDataset, Item, Listing, class_title
 from partswap.data.text import Faults
 from partswap.errors import DataError, SettingError
@@ -32,6 +33,9 @@ class Folder(FileDataset):
         The share of each class that is for testing, on average, where there are no split folders.
     seed : int
         Another seed, another split.
+    attributes : str or Path, optional
+        A table of what the classes have (see `partswap.data.attribute_table`); by default ``attributes.csv`` in the
+        folder, if it is there.
     merge_sides, skip_bad, faults
         See `FileDataset`.
     """
@@ -47,13 +51,14 @@ class Folder(FileDataset):
         *,
         test_share: float = 0.3,
         seed: int = 0,
+        attributes: str | Path | None = None,
         merge_sides: bool = True,
         skip_bad: bool = False,
         faults: Faults = None,
     ) -> None:
         if not 0 < test_share < 1:
             raise SettingError(f"test_share is {test_share}.", "Use a share between 0 and 1.")
-        self.test_share, self.seed = test_share, seed
+        self.test_share, self.seed, self._table = test_share, seed, attributes
         super().__init__(path, split, merge_sides=merge_sides, skip_bad=skip_bad, faults=faults)
 
     @classmethod
@@ -88,6 +93,12 @@ class Folder(FileDataset):
             base=self.root,
             folders=bases,
         )
+
+    def attributes(self) -> Attributes | None:
+        """Return what the classes have, by the table; None if there is none."""
+        usual = self.root / "attributes.csv"
+        table = Path(self._table) if self._table is not None else usual if usual.exists() else None
+        return None if table is None else read_attributes(table, self.classes)
 
     def _split_of(self, name: str) -> str:
         number = int.from_bytes(hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest(), "big")

@@ -1,0 +1,61 @@
+"""``partswap parts ...``: words for the parts of one's own images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import Cache, Data, DataOptions, DataPath, Precision, resolve_precision, say
+from partswap.errors import SettingError
+from partswap.options import AUXILIARY_HELP, parse_options
+
+app = typer.Typer(help="Words for the parts of your images.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Words for the parts of your images."""
+
+
+@app.command("name")
+def name(
+    data: Data,
+    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
+    out: Annotated[Path, typer.Option(help="Where the names go (JSON); a picture is drawn beside it.")],
+    path: DataPath = None,
+    option: DataOptions = None,
+    split: Annotated[str, typer.Option(help="Which images.")] = "train",
+    clusters: Annotated[int, typer.Option(help="How many clusters.")] = 20,
+    names: Annotated[
+        list[str] | None, typer.Option("--name", help="NUMBER=WORD, instead of being asked; repeat.")
+    ] = None,
+    precision: Precision = "auto",
+    cache: Cache = None,
+) -> None:
+    """Show the clusters of an auxiliary as pictures and ask for a word for each; no word means no part."""
+    from partswap.data.base import open_dataset
+    from partswap.progress import bars
+    from partswap.studies.clusters import Unnamed
+
+    if out.suffix != ".json":
+        raise SettingError(f"{out} is no name of a JSON file.", "Let it end in .json.")
+    images = open_dataset(data, path, split, **parse_options(option))
+    found = Unnamed(images, auxiliary, clusters, cache=cache, precision=resolve_precision(precision), track=bars)
+    words = found.known(out)
+    for number, word in parse_options(names).items():
+        if not number.isdecimal() or int(number) >= len(words):
+            raise SettingError(f"there is no cluster {number}.", f"Use 0 to {len(words) - 1}.")
+        words[int(number)] = None if word is None else str(word).strip() or None
+    found.save(out, words)
+    picture = out.with_suffix(".png")
+    found.draw(words).savefig(picture, dpi=110)
+    say(f"drew {picture}: look at it, every row is a cluster")
+    if not names:
+        for cluster, known in enumerate(words):
+            typed: str = typer.prompt(f"cluster {cluster}", default=known or "", show_default=bool(known))
+            words[cluster] = typed.strip() or None
+            found.save(out, words)  # what was typed is never lost
+        found.draw(words).savefig(picture, dpi=110)
+    say(f"saved {out}: {sum(known is not None for known in words)} of {len(words)} clusters have a name")
