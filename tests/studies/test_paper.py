@@ -8,26 +8,30 @@ import pytest
 from typer.testing import CliRunner
 
 from partswap.cli.main import app
+from partswap.data.base import open_dataset
 from partswap.errors import FileFormatError, SettingError
+from partswap.models.open import open_classifier
 from partswap.runs.config import RunConfig
 from partswap.studies.paper import temperature
 from partswap.studies.paper.lab import TABLES, Lab
 from partswap.studies.tables import Measured, ResultTable
 from partswap.studies.tune import Point
+from partswap.training.words import train_words
 
-#: How many rows each table has on the aviary (no attributes, two places to cut).
+#: How many rows each table has on the aviary (two places to cut).
 ROWS = {
     "sota": 7,
     "components": 6,
     "auxiliary": 2,
     "temperature": 4,
-    "selection": 3,
+    "selection": 6,
     "foreground": 3,
     "hard-soft": 4,
     "prefilter": 6,
     "layers": 4,
     "distractors": 4,
     "cost": 10,
+    "language": 7,
 }
 FIGURES = {"temperature": ["pareto", "temperature"], "distractors": ["distractors"], "auxiliary": ["clusters-aviary"]}
 
@@ -35,6 +39,13 @@ FIGURES = {"temperature": ["pareto", "temperature"], "distractors": ["distractor
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("paper")
+
+
+def words_of(folder):
+    """Return the folder of attribute classifiers of the small network; parts are those that are annotated."""
+    birds = [open_dataset("aviary", split=split, per_class=3) for split in ("train", "test")]
+    train_words(*birds, open_classifier("aviary:vgg"), folder / "words", fit_head=True, cache=folder / "cache")
+    return folder / "words"
 
 
 def test_every_table_is_tested():
@@ -57,6 +68,8 @@ def test_a_table_is_printed_and_saved(name, folder, monkeypatch):
         "--runs",
         str(folder / "r"),
     ]
+    if name == "language":
+        command += ["--words", str(words_of(folder))]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     rows = list(csv.reader((folder / f"{name}.csv").read_text().splitlines()))
