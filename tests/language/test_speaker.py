@@ -117,6 +117,17 @@ def test_nothing_stands_out():
     assert words.sentence == "No attribute of the wing and tail stands out; look at the regions themselves."
 
 
+def test_what_its_classifier_does_not_see_is_not_named():
+    # Black speaks for the query's class, but nobody sees black in the query: its mean is below the bias.
+    one = speaker()
+    one.model.model.bias.copy_(torch.tensor([-2.0, 0.0, 0.0]))
+    words = one.words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
+    assert "wing colour: not grey (50 %" in words.sentence
+    assert [c.value for c in words.stated] == ["grey"]
+    one.model.model.bias.copy_(torch.tensor([-2.0, -2.0, 0.0]))
+    assert one.words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts()).withheld == "attributes"
+
+
 def test_a_stand_in_is_said():
     words = speaker(agreement=0.9).words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
     assert words.sentence.endswith("which says what the model says for 90 % of images.")

@@ -133,7 +133,8 @@ def test_an_attribute_is_a_direction():
     has = rng.random(400) < 0.1
     pooled = rng.normal(size=(400, 6)).astype(np.float32) + 5
     pooled[has, 2] += 3
-    row = fit_attribute(pooled, has)
+    row, bias = fit_attribute(pooled, has)
+    assert ((pooled @ row + bias > 0) == has).mean() > 0.85
     assert int(np.abs(row * pooled.std(0)).argmax()) == 2
     precision, low = held_out_precision(pooled @ row, has)
     assert has.mean() < low < precision

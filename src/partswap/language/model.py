@@ -22,14 +22,16 @@ class AttributeHeads(nn.Module):
         super().__init__()
         self.attributes: Tensor  #: ``(attributes, channels)``
         self.classes: Tensor  #: ``(classes, channels)``
+        self.bias: Tensor  #: of the attributes, ``(attributes,)``
         self.register_buffer("attributes", torch.zeros(attributes, channels))
+        self.register_buffer("bias", torch.zeros(attributes))
         self.means: Tensor  #: pooled features of every class on average, about the mean of all, ``(classes, channels)``
         self.register_buffer("classes", torch.zeros(classes, channels))
         self.register_buffer("means", torch.zeros(classes, channels))
 
     def forward(self, pooled: Tensor) -> Tensor:
-        """Return how much pooled features ``(n, channels)`` speak for each attribute, ``(n, attributes)``."""
-        return pooled @ self.attributes.T
+        """Return whether pooled features ``(n, channels)`` show each attribute: above zero they do."""
+        return pooled @ self.attributes.T + self.bias
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A swap of cells moves pooled features by ``delta`` and the margin between the two classes by ``m . delta``, with
 ``m = w_target - w_query``. Written with attributes of the parts that were swapped, ``m = sum_t beta_t q_t + r``, an
 attribute carries ``beta_t q_t . delta`` of that change: it speaks for the target if ``beta_t > 0`` and for the query's
-class if ``beta_t < 0``. Only parts that both cells of an edit show count.
+class if ``beta_t < 0``. Only parts that both cells of an edit show count, and an attribute is named only if its own
+classifier sees it: in the query what speaks for the query's class, in the distractors what speaks for the target.
 
 The paper decomposes the two classes one by one and compares whole images, ``s'_t - s_t`` with ``s_t = alpha_t q_t . a``
 (`Speaker.paper_changes`). Two like classes share most of their weights, so the difference of the two decompositions is
@@ -146,12 +147,15 @@ class Speaker:
         """Return the words of a counterfactual, from grids ``(d, h, w)`` and ``(n, d, h, w)``."""
         shown = [shown_by(edit, parts, cf.grid.cells) for edit in cf.edits]
         common = shared_parts(shown, annotated=parts.annotated)
-        mine, theirs = (tuple(dict.fromkeys(part for pair in shown for part in pair[side])) for side in (0, 1))
-        empty = Words("", None, mine, theirs, (), (), 0.0, 1.0, self.model.agreement)
+        every = [tuple(dict.fromkeys(part for pair in shown for part in pair[side])) for side in (0, 1)]
+        empty = Words("", None, every[0], every[1], (), (), 0.0, 1.0, self.model.agreement)
         if not common:
-            return replace(empty, sentence=sentences.different_parts(mine, theirs), withheld="parts")
+            return replace(empty, sentence=sentences.different_parts(*every), withheld="parts")
         found = self.reading(cf.query_class, cf.target, moved(cf.edits, query, donors), frozenset(common))
-        helping = [k for k in range(len(found.columns)) if found.carried[k] > 0]
+        used = sorted({edit.distractor_image for edit in cf.edits})
+        own, other = self.sees(query), self.sees(donors[used].mean(0))
+        seen = [(own if found.toward[k] < 0 else other)[column] for k, column in enumerate(found.columns)]
+        helping = [k for k in range(len(found.columns)) if found.carried[k] > 0 and seen[k]]
         size = found.size or 1.0
         residual = abs(found.residual) / size
         kinds: dict[str, list[int]] = {}
@@ -166,10 +170,16 @@ class Speaker:
         if best is None or share < STANDS_OUT:
             return replace(known, sentence=sentences.no_attributes(common), withheld="attributes")
         stated = self._stated(found, kinds[best])
-        own, other = (next((c.value for c in stated if sign * c.change > 0), None) for sign in (-1, 1))
-        text = sentences.reason(cf.class_name(cf.query_class), cf.class_name(cf.target), best, own, other, share)
+        mine, theirs = (next((c.value for c in stated if sign * c.change > 0), None) for sign in (-1, 1))
+        text = sentences.reason(cf.class_name(cf.query_class), cf.class_name(cf.target), best, mine, theirs, share)
         text += "" if known.agreement is None else sentences.stand_in(known.agreement)
         return replace(known, sentence=text, stated=stated)
+
+    @torch.no_grad()
+    def sees(self, grid: Tensor) -> list[bool]:
+        """Tell which attributes a grid ``(d, h, w)`` shows, by their classifiers."""
+        pooled = grid.float().mean((1, 2)).cpu()
+        return [bool(score > 0) for score in self.model.model(pooled[None])[0].tolist()]
 
     def reading(self, query_class: int, target: int, delta: NDArray[np.float64], parts: frozenset[str]) -> Reading:
         """Return how the change of the margin that `delta` makes is made of attributes of some parts."""

@@ -134,15 +134,16 @@ def _made(
     attributes = learn[0].attributes()
     assert attributes is not None  # they make the vocabulary
     has = attributes.present()[:, words.columns]
-    rows, used, dropped = [], [], list(words.left_out)
+    rows, offsets, used, dropped = [], [], [], list(words.left_out)
     with track("attributes", len(words.columns)) as advance:
         for k, (name, meaning) in enumerate(zip(words.names, words.meanings, strict=True)):
-            row = fit_attribute(learn[1].numpy(), has[learn[0].labels(), k])
+            row, offset = fit_attribute(learn[1].numpy(), has[learn[0].labels(), k])
             truth = has[measure[0].labels(), k]
             precision, low = held_out_precision(measure[1].numpy() @ row, truth)
             about = {"name": name, **meaning._asdict(), "precision": precision, "chance": float(truth.mean())}
             if low > truth.mean():
                 rows.append(row)
+                offsets.append(offset)
                 used.append(about)
             else:
                 dropped.append({**about, "why": "no better than chance on held-out images"})
@@ -154,6 +155,7 @@ def _made(
         )
     heads = AttributeHeads(len(used), len(linear.weights), linear.weights.shape[1])
     heads.attributes.copy_(torch.from_numpy(np.stack(rows)).float())
+    heads.bias.copy_(torch.tensor(offsets))
     heads.classes.copy_(linear.weights)
     heads.means.copy_(class_means(learn[1], learn[0].labels(), len(linear.weights)))
     return WordsModel(
@@ -219,14 +221,15 @@ def class_means(pooled: Tensor, labels: NDArray[np.int64], classes: int) -> Tens
     return means
 
 
-def fit_attribute(pooled: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the direction ``(d,)`` of pooled features ``(n, d)`` that tells the images that have an attribute."""
+def fit_attribute(pooled: NDArray[np.float32], has: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+    """Return the direction ``(d,)`` of pooled features ``(n, d)`` that tells who has an attribute, and its bias."""
     from sklearn.linear_model import LogisticRegression
 
     mean, spread = pooled.mean(0), pooled.std(0) + 1e-6
     # Rare attributes count as much as frequent ones, or their directions would say "no" and little else.
     fitted = LogisticRegression(C=C, class_weight="balanced", max_iter=300).fit((pooled - mean) / spread, has)
-    return np.asarray(fitted.coef_[0] / spread, np.float64)
+    row = np.asarray(fitted.coef_[0] / spread, np.float64)
+    return row, float(fitted.intercept_[0] - row @ mean)
 
 
 def held_out_precision(scores: NDArray[Any], has: NDArray[np.bool_]) -> tuple[float, float]:
