@@ -1,6 +1,6 @@
 """Draw explanations in words, for docs/words.md and for reading many of them at once.
 
-``python tools/words_images.py RUN WORDS OUT [--seed 0] [--count 20]`` takes explanations of a finished run of one method
+``python tools/words_images.py RUN WORDS OUT [--seed 0] [--count 20]`` takes explanations of a run of one method
 at random by seed, says each in words and draws it to OUT; the name of a file says whether the sentence is true by the
 table of attributes, false or withheld. ``OUT/sentences.md`` lists them.
 """
