@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
         "aviary",
         "counterfactual",
         "data.attribute_parts",
+        "language.decompose",
+        "language.sentences",
         "data.rle",
         "runs.config",
         "explainer",

@@ -123,9 +123,9 @@ class Counterfactual:
     ...     edits=(Edit(10, 60, 1),), before=Step(0.1, 3), trace=(Step(0.8, 5, -0.2),), flipped=True,
     ... )
     >>> print(cf)
-    Counterfactual: 3 -> 5 in 1 edit (target probability 0.10 -> 0.80)
+    Counterfactual: class 3 -> class 5 in 1 edit (target probability 0.10 -> 0.80)
       1. query (row 1, col 3) <- distractor 1 (row 1, col 4)   p = 0.80
-         the model now says 5
+         the model now says class 5
     """
 
     query_class: int

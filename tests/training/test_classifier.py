@@ -510,5 +510,5 @@ def test_held_out_takes_some_of_every_class():
     assert not set(kept.indices) & set(out.indices)
     assert kept.fingerprint() != out.fingerprint()
     assert np.array_equal(held_out(TRAIN, share=0.1, seed=0)[1].indices, out.indices)
-    assert kept.attributes() is None
+    assert kept.attributes().names == TRAIN.attributes().names
     assert kept.differing_parts(0, 1) == TRAIN.differing_parts(0, 1)
