@@ -17,7 +17,8 @@ METHODS: tuple[tuple[str, str, dict[str, float], str | None], ...] = (
     ("scout", "SCOUT", {}, "46.7"),
     ("goyal", "Goyal et al., one distractor", {}, "67.0"),
     ("paper", "Vandenhende et al., k = 10 %", {"keep": 0.1}, "74.5"),
-    ("partswap", "partswap (ours)", {}, None),
+    # Edits of a set are not in the order of how much they matter: the best single edit is what one edit may be.
+    ("partswap", "partswap (ours)", {"max_edits": 1}, None),
 )
 
 
@@ -39,13 +40,12 @@ def language(lab: Lab) -> Result:
                 found.setdefault(method, []).append(judge.first_edit(task, cf))
                 advance(1)
         rows.append([title, *_cells(found[method]), published if comparable else None])
-        if method == "partswap":
-            whole = [judge.verdict(task, cf) for task, cf in explained]
-            rows.append(["partswap (ours), all edits", *_cells(whole), None])
     ours = found["partswap"]
+    whole = [judge.verdict(*both) for both in lab.run("partswap").explained("partswap").values()]
+    rows.append(["partswap (ours), all edits", *_cells(whole), None])
     rows.append(["chance: an attribute of the parts", _mean([v.by_chance for v in ours]), *[None] * 6])
     rows.append(["chance: any attribute", _mean([v.by_any_chance for v in ours]), *[None] * 6])
-    columns = ["first edits", "paper's way: right", "right", "withheld", "right if stated", "sentence true"]
+    columns = ["best single edits", "paper's way: right", "right", "withheld", "right if stated", "sentence true"]
     columns += ["and seen there", "paper"]
     seen = any(v.located is not None for v in ours)
     shown = [k for k in range(len(columns)) if (columns[k] != "and seen there" or seen) and (k < 7 or comparable)]
