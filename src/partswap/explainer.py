@@ -135,7 +135,7 @@ class Explainer:
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.resolve_method(method)
         self.class_names = names_of(class_names, model, self.cut.classes)
-        self._speakers: dict[str, Speaker] = {}
+        self._speakers: dict[str | Speaker, Speaker] = {}
 
     def __repr__(self) -> str:
         auxiliary = self.auxiliary.name if self.auxiliary else None
@@ -228,12 +228,14 @@ class Explainer:
 
     def speaker(self, words: Speaker | str | Path) -> Speaker:
         """Return what says results in words, after checking that it was made for this model, cut here."""
-        if not isinstance(words, Speaker):
-            if not isinstance(words, str | Path):
-                raise SettingError(f"words is a {type(words).__name__}.", "Give the folder that train words made.")
-            words = self._speakers.setdefault(str(words), open_speaker(words))
-        words.check(self.cut, self.model, self.class_names)
-        return words
+        if not isinstance(words, Speaker | str | Path):
+            raise SettingError(f"words is a {type(words).__name__}.", "Give the folder that train words made.")
+        key = words if isinstance(words, Speaker) else str(words)
+        if key not in self._speakers:  # the check reads all weights
+            found = words if isinstance(words, Speaker) else open_speaker(words)
+            found.check(self.cut, self.model, self.class_names)
+            self._speakers[key] = found
+        return self._speakers[key]
 
     def explain_many(
         self,

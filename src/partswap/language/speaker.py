@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -279,10 +279,9 @@ def shared_parts(shown: Sequence[tuple[Shown, Shown]], *, annotated: bool = Fals
 
 def moved(edits: Sequence[Edit], query: Tensor, donors: Tensor) -> NDArray[np.float64]:
     """Return by how much edits move the pooled features of a grid, ``(d,)``."""
-    mine, theirs = query.double().flatten(1), donors.double().flatten(2)
+    mine, theirs = query.cpu().double().flatten(1), donors.cpu().double().flatten(2)
     cells = mine.shape[1]
     delta = torch.zeros(len(mine), dtype=torch.float64)
     for edit in edits:
-        delta += (theirs[edit.distractor_image, :, edit.distractor_cell % cells] - mine[:, edit.query_cell]).cpu()
-    found: Any = (delta / cells).numpy()
-    return np.asarray(found, np.float64)
+        delta += theirs[edit.distractor_image, :, edit.distractor_cell % cells] - mine[:, edit.query_cell]
+    return np.asarray((delta / cells).numpy(), np.float64)
