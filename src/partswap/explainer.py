@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import random
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from partswap.preprocess import stacked
 from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
 from partswap.search.problem import CellParts, Problem
-from partswap.target import choose_target, classes_of, true_class
+from partswap.target import choose_target, classes_of, predicted_as, true_class
 from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
@@ -201,7 +200,7 @@ class Explainer:
                 raise NoDistractorsError(
                     f"none of the {len(donors)} distractors is predicted as the target {self.name(aim)}"
                     f"{'' if target is not None else f' ({why})'}; they are predicted as "
-                    f"{self._guesses(donors.logits)}.",
+                    f"{predicted_as(donors.logits, self.name)}.",
                     "Pass images of that class which the model gets right, choose another {target}, or use these: "
                     "{keep_misclassified}.",
                 )
@@ -397,16 +396,10 @@ class Explainer:
         if not right:
             raise NoDistractorsError(
                 f"the model gets none of the {len(places)} images of {self.name(aim)} right; they are predicted as "
-                f"{self._guesses(torch.cat(wrong))}.",
+                f"{predicted_as(torch.cat(wrong), self.name)}.",
                 "Choose another target, or another data set.",
             )
         return self.encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
-
-    def _guesses(self, logits: Tensor) -> str:
-        """Return what images are predicted as, in words."""
-        counts = Counter(int(k) for k in logits.argmax(1)).most_common()
-        words = [f"{self.name(k)} ({n})" for k, n in counts[:3]]
-        return ", ".join(words) + (f" and {len(counts) - 3} other classes" if len(counts) > 3 else "")
 
     def _about(self, query: Encoded, donors: Encoded, kept: list[int], aim: int, why: str, truth: int | None) -> About:
         told: dict[str, Any] = {

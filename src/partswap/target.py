@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -71,3 +71,10 @@ def choose_target(
             if 2 * count > counts.total():
                 return best, f"what {count} of {len(donors)} distractors are predicted as"
     return int(logits.topk(2).indices[1]), "the model's second guess"
+
+
+def predicted_as(logits: Tensor, name: Callable[[int], str]) -> str:
+    """Return what images are predicted as, in words."""
+    counts = Counter(int(k) for k in logits.argmax(1)).most_common()
+    words = [f"{name(k)} ({n})" for k, n in counts[:3]]
+    return ", ".join(words) + (f" and {len(counts) - 3} other classes" if len(counts) > 3 else "")
