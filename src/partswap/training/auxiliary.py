@@ -27,14 +27,12 @@ from partswap.features import BATCH, auxiliary_features, fitted_auxiliary, prefe
 from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
 from partswap.models.auxiliaries.learned import Learned, blend_of, open_source, remember
 from partswap.models.blend import COMPONENTS, nearness
-from partswap.models.checkpoints import load_trained
 from partswap.models.fingerprint import weights_digest
 from partswap.models.precision import device_of
 from partswap.preprocess import Preprocess
 from partswap.progress import Advance, Track, no_progress
 from partswap.store import locked, write_json
-from partswap.training.loop import plain, refuse
-from partswap.training.session import finish
+from partswap.training.session import finish, made_before
 
 #: Fewer images cannot teach anything.
 LEAST = 8
@@ -113,11 +111,8 @@ def train_auxiliary(
     settings = {
         "data": data.fingerprint(), "recipe": asdict(recipe), "start": start, "canvas": canvas and canvas.record()
     }  # fmt: skip
-    if (out / "model.json").exists():
-        done = load_trained(Learned, out)
-        then = {name: done.record.get(name) for name in settings}
-        if then != plain(settings):
-            refuse(out, "an auxiliary made otherwise", then, plain(settings))
+    done = made_before(Learned, out, settings)
+    if done is not None:
         console.print(f"{out} is finished: {_told(done.record)}", highlight=False)
         return done
     out.mkdir(parents=True, exist_ok=True)

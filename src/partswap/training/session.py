@@ -142,17 +142,20 @@ def finished(
     It is an error if the training was another one: other settings, or another recipe (but for the learning rate if it
     was searched for).
     """
+    if searched and (out / "model.json").exists():
+        recipe = at_lr(recipe, load_trained(kind, out).record["recipe"]["lr"])
+    return made_before(kind, out, {"recipe": asdict(recipe), **settings})
+
+
+def made_before(kind: type[T], out: Path, settings: Mapping[str, Any]) -> T | None:
+    """Return what a folder holds, None if nothing; it is an error if that was made with other settings."""
     if not (out / "model.json").exists():
         return None
-    done = load_trained(kind, out)
-    record = done.record
-    if searched:
-        recipe = at_lr(recipe, record["recipe"]["lr"])
-    now = plain({"recipe": asdict(recipe), **settings})
+    done, now = load_trained(kind, out), plain(dict(settings))
     # Some settings are fields: the layer of a detector, its parts.
-    then = {name: record.get(name, getattr(done, name, None)) for name in now}
+    then = {name: done.record.get(name, getattr(done, name, None)) for name in now}
     if then != now:
-        refuse(out, f"a {kind.kind} made otherwise", then, now)
+        refuse(out, f"{'an' if kind.kind[0] in 'aeiou' else 'a'} {kind.kind} made otherwise", then, now)
     return done
 
 

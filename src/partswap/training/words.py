@@ -25,15 +25,13 @@ from partswap.language.model import AttributeHeads, WordsModel
 from partswap.language.parts import open_parts
 from partswap.language.vocabulary import Vocabulary, vocabulary
 from partswap.metrics.bootstrap import TAILS
-from partswap.models.checkpoints import Classifier, load_trained
+from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import weights_digest
 from partswap.models.names import numbered, plain
 from partswap.models.precision import device_of
 from partswap.progress import Track, no_progress
 from partswap.store import locked, write_json
-from partswap.training.loop import plain as plain_values
-from partswap.training.loop import refuse
-from partswap.training.session import finish
+from partswap.training.session import finish, made_before
 
 #: Inverse strength of the regularisation, on features of unit variance.
 C = 1.0
@@ -87,11 +85,8 @@ def train_words(
         "parts_from": place,
         "fit_head": fit_head,
     }
-    if (out / "model.json").exists():
-        done = load_trained(WordsModel, out)
-        then = {name: done.record.get(name) for name in settings}
-        if then != plain_values(settings):
-            refuse(out, "a words model made otherwise", then, plain_values(settings))
+    done = made_before(WordsModel, out, settings)
+    if done is not None:
         console.print(f"{out} is finished: {_told(done)}", highlight=False)
         return done
     _same_classes(classifier, learn)
