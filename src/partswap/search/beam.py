@@ -149,10 +149,11 @@ class BeamSearch:
                 like = 0.0 if likeness is None else self.lam * likeness
                 if self.corrections is None:
                     self.corrections = Corrections(candidates.shape, gain.device)
-                    rank = gain + like
-                    self.evaluations += self.corrections.measure(
-                        self.evaluator, self.target, rank, (gain, *forward), open_pairs
-                    )
+                    # The published greedy takes one best swap at a time, and the gradient alone finds that one.
+                    if self.objective == "set":
+                        self.evaluations += self.corrections.measure(
+                            self.evaluator, self.target, gain + like, (gain, *forward), open_pairs
+                        )
                 rank = scores[number] + gain + self.corrections.score + like
                 ahead = leads[number] + forward[0] + self.corrections.lead if forward else None
                 flat = screened(rank, ahead, open_pairs, self.screen)

@@ -24,6 +24,7 @@ class Verdict:
 
     words: Words
     paper: bool  #: the first attribute, found the paper's way, is had by exactly one of the two classes
+    fair: bool  #: the same, and the two cells show a common part: otherwise words would mislead
     right: bool  #: something is stated, and its first attribute is had by exactly one of the two classes
     located: bool | None  #: and its part can be seen in both cells of an edit; None if nobody knows
     true: bool  #: something is stated, and all of it is true
@@ -56,9 +57,11 @@ class Judge:
         differs = self.has[cf.query_class] != self.has[cf.target]
         first = words.stated[0] if words.stated else None
         right = first is not None and bool(differs[self._column(first)])
+        paper = bool(columns) and bool(differs[columns[int(changes.argmax())]])
         return Verdict(
             words,
-            paper=bool(columns) and bool(differs[columns[int(changes.argmax())]]),
+            paper=paper,
+            fair=paper and words.withheld != "parts",
             right=right,
             located=self._located(task, cf, first) and right if bench.facts[task.query].shows is not None else None,
             true=bool(words.stated) and all(self._is_true(change, cf) for change in words.stated),

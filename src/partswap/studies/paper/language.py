@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from partswap.errors import SettingError
 from partswap.language.speaker import open_speaker
 from partswap.metrics.bootstrap import Estimate
@@ -43,12 +41,17 @@ def language(lab: Lab) -> Result:
     ours = found["partswap"]
     whole = [judge.verdict(*both) for both in lab.run("partswap").explained("partswap").values()]
     rows.append(["partswap (ours), all edits", *_cells(whole), None])
-    rows.append(["chance: an attribute of the parts", _mean([v.by_chance for v in ours]), *[None] * 6])
-    rows.append(["chance: any attribute", _mean([v.by_any_chance for v in ours]), *[None] * 6])
-    columns = ["best single edits", "paper's way: right", "right", "withheld", "right if stated", "sentence true"]
-    columns += ["and seen there", "paper"]
+    shared = [v.words.withheld != "parts" for v in ours]
+    for title, chances in (
+        ("chance: an attribute of the parts", [v.by_chance for v in ours]),
+        ("chance: any attribute", [v.by_any_chance for v in ours]),
+    ):
+        fair = [chance * common for chance, common in zip(chances, shared, strict=True)]
+        rows.append([title, _mean(chances), _mean(fair), *[None] * 6])
+    columns = ["best single edits", "paper's way: right", "and a common part", "right", "withheld", "right if stated"]
+    columns += ["sentence true", "and seen there", "paper"]
     seen = any(v.located is not None for v in ours)
-    shown = [k for k in range(len(columns)) if (columns[k] != "and seen there" or seen) and (k < 7 or comparable)]
+    shown = [k for k in range(len(columns)) if (columns[k] != "and seen there" or seen) and (k < 8 or comparable)]
     rows = [[row[k] for k in shown] for row in rows]
     return Result(
         ResultTable("Words", [columns[k] for k in shown], rows, f"{lab.note()} {_note(ours, found)}", digits=1)
@@ -60,6 +63,7 @@ def _cells(found: Sequence[Verdict]) -> list[Cell]:
     located = [v.located for v in found]
     return [
         _mean([v.paper for v in found]),
+        _mean([v.fair for v in found]),
         _mean([v.right for v in found]),
         _mean([not v.words.stated for v in found]),
         _mean([v.right for v in stated]),
@@ -77,15 +81,17 @@ def _mean(values: Sequence[float]) -> Cell:
 
 def _note(ours: Sequence[Verdict], found: dict[str, list[Verdict]]) -> str:
     """Return what the columns are, and how far ours is ahead, with intervals over the same images."""
-    chance = Estimate.of([100 * (float(v.paper) - v.by_chance) for v in ours])
-    ahead = [f"{chance.show()} points above an attribute of the parts by chance (the paper's way)"]
+    ways = ("paper", "fair", "right")
+    chance = [Estimate.of([100 * (float(getattr(v, way)) - v.by_chance) for v in ours]).show() for way in ways]
+    ahead = [f"{', '.join(chance)} points above an attribute of the parts by chance"]
     for method in ("scout", "goyal"):
-        pairs = zip(ours, found[method], strict=True)
-        gains = [(float(a.paper) - float(b.paper), float(a.right) - float(b.right)) for a, b in pairs]
-        told = [Estimate.of((100 * np.array(one)).tolist()).show() for one in zip(*gains, strict=True)]
-        ahead.append(f"{told[0]} (the paper's way) and {told[1]} above {method}")
+        pairs = list(zip(ours, found[method], strict=True))
+        gains = [[100 * (float(getattr(a, way)) - float(getattr(b, way))) for a, b in pairs] for way in ways]
+        ahead.append(f"{', '.join(Estimate.of(one).show() for one in gains)} above {method}")
     return (
-        "Right: the first attribute is had by exactly one of the two classes, of all explanations; the paper's way "
-        "takes the attributes of all parts that either cell shows, ours of those that both show, and withholds the "
-        f"rest, which does not count as right. Ours is {'; '.join(ahead)}."
+        "Right: the first attribute is had by exactly one of the two classes, of all explanations. The paper's way "
+        "takes the attributes of all parts that either cell shows and always says something; a common part: the same, "
+        "but where the two cells show none nothing is said, which does not count as right; ours takes the attributes "
+        "of the parts that both show, and withholds where nothing stands out, too. "
+        f"In these three ways ours is {'; '.join(ahead)}."
     )
