@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partswap._version import __version__
-from partswap.cli import aviary, check, data, paper, parts, train
+from partswap.cli import aviary, check, data, paper, parts, study, train
 from partswap.cli.classes import classes
 from partswap.cli.compare import compare
 from partswap.cli.demo import demo
@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 for _command in (demo, layers, classes, explain, show, tune, encode, run, compare):
     app.command()(_command)
-for _group in (aviary, data, train, parts, paper, check):
+for _group in (aviary, data, train, parts, paper, study, check):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 
 

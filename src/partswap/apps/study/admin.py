@@ -1,0 +1,179 @@
+"""The administrator's page: how far everyone is, pause, links, exports, deletion; behind a password."""
+
+from __future__ import annotations
+
+import hmac
+import io
+import secrets
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from partswap.apps.study import pages
+from partswap.apps.study.database import Database, FullError
+from partswap.apps.study.export import answers_table
+from partswap.apps.study.guard import Pace
+
+if TYPE_CHECKING:
+    from partswap.apps.study.server import Site
+
+COOKIE = "partswap_admin"
+#: Seconds that a session lasts.
+SESSION = 8 * 3600
+#: Wrong passwords per minute from one address.
+TRIES = 6
+
+
+def set_password(database: Database, password: str | None) -> str | None:
+    """Set the password if one is given, or none is set yet; returns one that was made up, to be shown once."""
+    if password is None and database.fact("password") is not None:
+        return None
+    chosen = password or secrets.token_urlsafe(12)
+    database.set_fact("password", PasswordHasher().hash(chosen))
+    database.close_sessions()
+    return chosen if password is None else None
+
+
+def admin_routes(site: Site) -> APIRouter:
+    """Return the administrator's pages of a site."""
+    routes = APIRouter(prefix="/admin")
+    database, hasher, tries = site.database, PasswordHasher(), Pace(TRIES / 60, TRIES)
+
+    def form_of(request: Request) -> str | None:
+        token = request.cookies.get(COOKIE, "")
+        return database.session_form(token) if token else None
+
+    def whole(content: str, status: int = 200) -> HTMLResponse:
+        title = f"{site.study.title}: administration"
+        return HTMLResponse(pages.page("layout", title=title, content=content, script="admin.js"), status_code=status)
+
+    def refused(request: Request, form: str) -> Response | None:
+        """Return a refusal unless the form was ours and someone is logged in."""
+        known = form_of(request)
+        if known is None:
+            return PlainTextResponse("Log in first.", 401)
+        if not hmac.compare_digest(known.encode(), form.encode()):
+            return PlainTextResponse("The form is not of this session.", 403)
+        return None
+
+    @routes.get("")
+    def overview(request: Request) -> Any:
+        form = form_of(request)
+        if form is None:
+            return whole(pages.page("login", wrong=False))
+        return whole(pages.page("admin", form=form, links=[], message="", **progress_of(site)))
+
+    @routes.post("/login")
+    def login(request: Request, password: Annotated[str, Form(max_length=500)]) -> Any:
+        if not tries.passes(request.client.host if request.client else ""):
+            return PlainTextResponse("Too many tries. Wait a minute.", 429, {"retry-after": "60"})
+        try:
+            hasher.verify(database.fact("password") or "", password)
+        except (VerificationError, InvalidHashError):
+            return whole(pages.page("login", wrong=True), 401)
+        token, _ = database.open_session(SESSION)
+        response = RedirectResponse("/admin", 303)
+        response.set_cookie(
+            COOKIE, token, max_age=SESSION, httponly=True, samesite="strict", secure=site.https, path="/admin"
+        )
+        return response
+
+    @routes.post("/logout")
+    def logout(request: Request, form: Annotated[str, Form()]) -> Any:
+        if (no := refused(request, form)) is not None:
+            return no
+        database.close_session(request.cookies[COOKIE])
+        response = RedirectResponse("/admin", 303)
+        response.delete_cookie(COOKIE, path="/admin")
+        return response
+
+    @routes.get("/progress")
+    def progress(request: Request) -> Any:
+        if form_of(request) is None:
+            return JSONResponse({"error": "Log in first."}, 401)
+        return JSONResponse({"html": pages.page("progress", form=form_of(request), **progress_of(site))})
+
+    @routes.post("/pause")
+    def pause(request: Request, form: Annotated[str, Form()], paused: Annotated[bool, Form()]) -> Any:
+        if (no := refused(request, form)) is not None:
+            return no
+        database.set_fact("paused", "yes" if paused else "no")
+        return RedirectResponse("/admin", 303)
+
+    @routes.post("/links")
+    def links(request: Request, form: Annotated[str, Form()], count: Annotated[int, Form(ge=1, le=1000)]) -> Any:
+        if (no := refused(request, form)) is not None:
+            return no
+        made: list[str] = []
+        message = ""
+        try:
+            for _ in range(count):
+                made.append(f"{str(request.base_url).rstrip('/')}/s/{database.add()}")
+        except FullError:
+            message = f"Only {len(made)} places were left." if made else "All places are taken."
+        return whole(pages.page("admin", form=form, links=made, message=message, **progress_of(site)))
+
+    @routes.post("/delete")
+    def delete(request: Request, form: Annotated[str, Form()], participant: Annotated[int, Form()]) -> Any:
+        if (no := refused(request, form)) is not None:
+            return no
+        database.delete(participant)
+        return RedirectResponse("/admin", 303)
+
+    @routes.get("/answers.{kind}")
+    def export(request: Request, kind: str) -> Any:
+        if form_of(request) is None:
+            return PlainTextResponse("Log in first.", 401)
+        if kind not in ("csv", "parquet"):
+            return PlainTextResponse("There is answers.csv and answers.parquet.", 404)
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        table, sink = answers_table(site.study, database), io.BytesIO()
+        write = pyarrow.csv.write_csv if kind == "csv" else pyarrow.parquet.write_table
+        write(table, sink)
+        known = {"content-disposition": f'attachment; filename="answers.{kind}"'}
+        media = "text/csv" if kind == "csv" else "application/vnd.apache.parquet"
+        return Response(sink.getvalue(), media_type=media, headers=known)
+
+    return routes
+
+
+def progress_of(site: Site) -> dict[str, Any]:
+    """Return how far everyone is, for the page."""
+    now, people = time.time(), []
+    for row in site.database.everyone():
+        total = len(site.steps_of(row["slot"]))
+        people.append(
+            {
+                "id": row["id"],
+                "name": row["name"] or "",
+                "simulated": row["simulated"],
+                "percent": round(100 * row["done"] / total),
+                "state": "finished" if row["finished"] else "not begun" if not row["done"] else "under way",
+                "seen": "" if row["last"] is None else _ago(now - row["last"]),
+                "code": row["code"] or "",
+            }
+        )
+    states = [person["state"] for person in people]
+    return {
+        "study": site.study,
+        "people": people,
+        "finished": states.count("finished"),
+        "under_way": states.count("under way"),
+        "invited": states.count("not begun"),
+        "free": len(site.study.slots) - len(people),
+        "paused": site.paused,
+        "open_places": site.open_places,
+    }
+
+
+def _ago(seconds: float) -> str:
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name} ago"
+    return "now"

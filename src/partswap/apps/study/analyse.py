@@ -1,0 +1,335 @@
+"""What people learned: test accuracy per method and setup, with intervals, tests, times and exclusions.
+
+Answers of one person are alike, and so are answers about one pair of classes. Intervals draw people and pairs anew,
+each on its own (the pigeonhole bootstrap), and the test that two methods teach equally well shuffles the names of the
+methods among the blocks of one pair and setup, which is what was assigned at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from partswap.errors import PartswapError, SettingError
+from partswap.store import write_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: How often people and pairs are drawn anew, and names of methods shuffled.
+RESAMPLES, SHUFFLES = 2000, 5000
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Whose answers do not count; to be stated before people are recruited."""
+
+    unfinished: bool = True  #: people who did not come to the end
+    checks: int = 1  #: people who failed more attention checks than this
+    seconds: float = 0.3  #: people whose usual test answer took less than this
+    knew: float = 0.8  #: blocks in which more than this share was right before anything was learned
+
+
+@dataclass(frozen=True)
+class BlockScore:
+    """How one participant did in one block."""
+
+    participant: int
+    pair: int
+    method: str
+    setup: str
+    right: int
+    asked: int
+    before: float  #: share right before learning; "don't know" is not right
+    learning_ms: float  #: usual time per learning pair
+    answer_ms: float  #: usual time per test answer
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The test accuracy of a method in a setup."""
+
+    mean: float
+    low: float
+    high: float
+    blocks: int
+    people: int
+    before: float
+    learning_s: float
+    answer_s: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one method is ahead of another in a setup, and how likely chance alone does that."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that is said about a study."""
+
+    simulated: bool
+    people: int
+    pairs: int
+    excluded: Mapping[str, int]
+    accuracy: Mapping[tuple[str, str], Accuracy]  #: by setup and method
+    differences: Mapping[tuple[str, str], Difference]  #: of the first method from each other one, by setup
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def setups(self) -> list[str]:
+        """The setups, in order."""
+        return list(dict.fromkeys(setup for setup, _ in self.accuracy))
+
+
+def analyse(answers: pa.Table, methods: Mapping[str, str], rules: Rules, *, seed: int = 0) -> Analysis:
+    """Analyse the answers of a study; `methods` are names and titles, the first is held against the others.
+
+    Answers of simulated participants count only if there are no others, and never beside people's.
+    """
+    rows = answers.to_pylist()
+    simulated = not any(not row["simulated"] for row in rows)
+    rows = [row for row in rows if row["simulated"] == simulated]
+    blocks, excluded = score_blocks(rows, rules)
+    if not blocks:
+        told = ", ".join(f"{count} {why}" for why, count in excluded.items() if count)
+        raise PartswapError(
+            f"there is nothing to analyse: {told or 'nobody has answered'}.", "Wait for participants, or relax a rule."
+        )
+    rng = np.random.default_rng(seed)
+    accuracy: dict[tuple[str, str], Accuracy] = {}
+    differences: dict[tuple[str, str], Difference] = {}
+    setups = sorted({block.setup for block in blocks}, key=["random", "consistent"].index)
+    first = next(iter(methods))
+    for setup in setups:
+        mine = [block for block in blocks if block.setup == setup]
+        weights = _drawn(mine, rng)
+        for method in methods:
+            if any(block.method == method for block in mine):
+                accuracy[setup, method] = _accuracy(mine, method, weights)
+        for method in methods:
+            if method != first and {(setup, first), (setup, method)} <= set(accuracy):
+                differences[setup, method] = _difference(mine, first, method, weights, rng)
+    people, pairs = ({getattr(block, name) for block in blocks} for name in ("participant", "pair"))
+    return Analysis(simulated, len(people), len(pairs), excluded, accuracy, differences, dict(methods))
+
+
+def score_blocks(rows: Sequence[Mapping[str, Any]], rules: Rules) -> tuple[list[BlockScore], dict[str, int]]:
+    """Return the finished blocks that count, and how many people and blocks do not, by reason."""
+    people: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        people.setdefault(row["participant"], []).append(row)
+    excluded = {"people unfinished": 0, "people inattentive": 0, "people too fast": 0, "blocks known before": 0}
+    found: list[BlockScore] = []
+    for participant, mine in people.items():
+        tests = [row for row in mine if row["phase"] == "test"]
+        times = [_time(row) for row in tests]
+        failed = sum(row["phase"] == "attention" and not row["right"] for row in mine)
+        if rules.unfinished and not mine[0]["finished"]:
+            excluded["people unfinished"] += 1
+        elif failed > rules.checks:
+            excluded["people inattentive"] += 1
+        elif times and np.median(times) < 1000 * rules.seconds and not mine[0]["simulated"]:
+            excluded["people too fast"] += 1
+        else:
+            for block in sorted({row["block"] for row in tests}):
+                scored = _block(participant, [row for row in mine if row["block"] == block])
+                if scored is None:
+                    continue  # not finished, of someone who counts all the same
+                if scored.before > rules.knew:
+                    excluded["blocks known before"] += 1
+                else:
+                    found.append(scored)
+    return found, excluded
+
+
+def _time(row: Mapping[str, Any]) -> float:
+    """Return the milliseconds of an answer: the browser's, or the server's where that is unknown."""
+    known = row["client_ms"] if row["client_ms"] is not None else row["server_ms"]
+    return float(known or 0.0)
+
+
+def _block(participant: int, rows: Sequence[Mapping[str, Any]]) -> BlockScore | None:
+    phases = {phase: [row for row in rows if row["phase"] == phase] for phase in ("before", "learn", "test")}
+    if len(phases["test"]) < len(phases["before"]):
+        return None
+    first = rows[0]
+    return BlockScore(
+        participant, first["pair"], first["method"], first["setup"],
+        sum(bool(row["right"]) for row in phases["test"]), len(phases["test"]),
+        float(np.mean([bool(row["right"]) for row in phases["before"]])),
+        *(float(np.median([_time(row) for row in phases[phase]])) for phase in ("learn", "test")),
+    )  # fmt: skip
+
+
+def _drawn(blocks: Sequence[BlockScore], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return how often each block counts in each draw, ``(draws, blocks)``: people times pairs, drawn separately."""
+    weights = np.ones((RESAMPLES, len(blocks)))
+    for name in ("participant", "pair"):
+        _, which = np.unique([getattr(block, name) for block in blocks], return_inverse=True)
+        count = int(which.max()) + 1
+        drawn = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+        weights *= drawn[:, which]
+    return weights
+
+
+def _means(blocks: Sequence[BlockScore], method: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the accuracy of a method in every draw; draws without it are left out (nan)."""
+    mine = np.array([block.method == method for block in blocks])
+    right, asked = (np.array([getattr(block, name) for block in blocks], float) * mine for name in ("right", "asked"))
+    with np.errstate(invalid="ignore"):
+        return np.asarray((weights @ right) / (weights @ asked))
+
+
+def _accuracy(blocks: Sequence[BlockScore], method: str, weights: NDArray[np.float64]) -> Accuracy:
+    mine = [block for block in blocks if block.method == method]
+    low, high = np.nanpercentile(_means(blocks, method, weights), [2.5, 97.5])
+    return Accuracy(
+        sum(block.right for block in mine) / sum(block.asked for block in mine), float(low), float(high), len(mine),
+        len({block.participant for block in mine}), float(np.mean([block.before for block in mine])),
+        *(float(np.median([getattr(block, name) for block in mine])) / 1000 for name in ("learning_ms", "answer_ms")),
+    )  # fmt: skip
+
+
+def _difference(
+    blocks: Sequence[BlockScore], first: str, other: str, weights: NDArray[np.float64], rng: np.random.Generator
+) -> Difference:
+    drawn = _means(blocks, first, weights) - _means(blocks, other, weights)
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    both = [block for block in blocks if block.method in (first, other)]
+    is_first = np.array([block.method == first for block in both])
+    right, asked = (np.array([getattr(block, name) for block in both], float) for name in ("right", "asked"))
+    ahead = float(_gap(is_first[None], right, asked)[0])
+    names = np.empty((SHUFFLES, len(both)), bool)
+    _, pairs = np.unique([block.pair for block in both], return_inverse=True)
+    for pair in range(int(pairs.max()) + 1):
+        at = np.flatnonzero(pairs == pair)
+        order = rng.random((SHUFFLES, len(at))).argsort(1)
+        names[:, at] = is_first[at][order]
+    # The assignment that was made counts as one of them.
+    as_far = np.abs(_gap(names, right, asked)) >= abs(ahead) - 1e-12
+    return Difference(ahead, float(low), float(high), float((1 + as_far.sum()) / (1 + SHUFFLES)))
+
+
+def _gap(names: NDArray[np.bool_], right: NDArray[np.float64], asked: NDArray[np.float64]) -> NDArray[np.float64]:
+    mine, theirs = names.astype(float), (~names).astype(float)
+    return np.asarray((mine @ right) / (mine @ asked) - (theirs @ right) / (theirs @ asked))
+
+
+# -- saying it ---------------------------------------------------------------------------------------------------------
+
+
+def table_markdown(found: Analysis) -> str:
+    """Return the table of accuracies."""
+    lines = [
+        "| method | " + " | ".join(f"{setup} image pairs" for setup in found.setups) + " |",
+        "|---|" + "---:|" * len(found.setups),
+    ]
+    for method, title in found.titles.items():
+        cells = []
+        for setup in found.setups:
+            known = found.accuracy.get((setup, method))
+            shown = "-" if known is None else f"{100 * known.mean:.1f} [{100 * known.low:.1f}, {100 * known.high:.1f}]"
+            cells.append(shown)
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def paragraph(found: Analysis) -> str:
+    """Return what was found, to paste."""
+    who = f"{found.people} simulated participants" if found.simulated else f"{found.people} people"
+    told = [f"{who} took part, with {found.pairs} pairs of classes."]
+    if found.simulated:
+        told.insert(0, "Simulated: a program that sees the highlighted regions only took the place of people.")
+    gone = ", ".join(f"{count} {why}" for why, count in found.excluded.items() if count)
+    told.append(f"Left out by rule: {gone or 'nobody'}.")
+    for setup in found.setups:
+        shares = [
+            f"{100 * known.mean:.1f} % with {found.titles[method]} ([{100 * known.low:.1f}, {100 * known.high:.1f}], "
+            f"{known.blocks} blocks)"
+            for (where, method), known in found.accuracy.items()
+            if where == setup
+        ]
+        told.append(f"Test accuracy with {setup} image pairs: {'; '.join(shares)}.")
+        first = next(iter(found.titles.values()))
+        gaps = [
+            f"{100 * gap.mean:+.1f} points from {found.titles[method]} ([{100 * gap.low:.1f}, {100 * gap.high:.1f}], "
+            f"p = {gap.p:.3f})"
+            for (where, method), gap in found.differences.items()
+            if where == setup
+        ]
+        if gaps:
+            told.append(f"{first} differs by {'; '.join(gaps)}.")
+    times = list(found.accuracy.values())
+    if not found.simulated:
+        learning, answering = (np.median([getattr(t, name) for t in times]) for name in ("learning_s", "answer_s"))
+        told.append(
+            f"A learning pair was looked at for {learning:.1f} s, a test answer took {answering:.1f} s (medians)."
+        )
+    told.append(
+        "Brackets are 95 % intervals (people and pairs of classes drawn anew, each on its own); p is of a permutation "
+        "of methods within pairs."
+    )
+    return " ".join(told)
+
+
+def figure(found: Analysis) -> Figure:
+    """Draw accuracies with their intervals, one panel per setup."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(1.6 + 3.1 * len(found.setups), 3.4), layout="constrained")
+    axes = drawn.subplots(1, len(found.setups), sharey=True, squeeze=False)[0]
+    colors = ("#1b4965", "#c77700", "#8c8c8c", "#5b8e7d", "#9b5094")
+    for axis, setup in zip(axes, found.setups, strict=True):
+        for k, method in enumerate(found.titles):
+            known = found.accuracy.get((setup, method))
+            if known is None:
+                continue
+            mean, low, high = (100 * v for v in (known.mean, known.low, known.high))
+            axis.bar(k, mean, width=0.66, color=colors[k % len(colors)])
+            axis.errorbar(k, mean, [[mean - low], [high - mean]], color="#1d2430", capsize=4, lw=1.4)
+            axis.text(k, 3, f"{mean:.1f}", ha="center", va="bottom", color="white", fontweight="bold", fontsize=10)
+        axis.axhline(50, color="#667085", lw=1, ls=":")
+        axis.set_xticks(range(len(found.titles)), [_short(title) for title in found.titles.values()], fontsize=9)
+        axis.set_title(f"{setup} image pairs", fontsize=10)
+        axis.set_ylim(0, 100)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("test accuracy, %")
+    if found.simulated:
+        drawn.suptitle("simulated participants", fontsize=9, color="#667085")
+    return drawn
+
+
+def _short(title: str) -> str:
+    name = title.partition(" (")[0]
+    return name.replace(" et al.", "\net al.")
+
+
+def write_analysis(found: Analysis, answers: pa.Table, folder: Path) -> None:
+    """Write a text, a table, a figure and the numbers."""
+    import pyarrow.csv
+
+    if folder.exists() and not folder.is_dir():
+        raise SettingError(f"{folder} is a file, where a folder is to be.", "Choose another ({out}).")
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"{table_markdown(found)}\n\n{paragraph(found)}\n"
+    (folder / "analysis.md").write_text(text, "utf-8")
+    figure(found).savefig(folder / "accuracy.png", dpi=160)
+    pyarrow.csv.write_csv(answers, folder / "answers.csv")
+    numbers = {
+        "simulated": found.simulated, "people": found.people, "pairs": found.pairs, "excluded": dict(found.excluded),
+        "accuracy": [{"setup": s, "method": m, **vars(v)} for (s, m), v in found.accuracy.items()],
+        "differences": [{"setup": s, "from": m, **vars(v)} for (s, m), v in found.differences.items()],
+    }  # fmt: skip
+    write_json(folder / "analysis.json", numbers)

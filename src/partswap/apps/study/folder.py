@@ -1,0 +1,126 @@
+"""A study on disk: ``study.json`` says everything about it, ``images/`` holds its pictures under random names.
+
+The file holds the answers. It is read by the server and never served.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from partswap.errors import FileFormatError, PartswapError
+from partswap.store import read_json, write_json
+
+SCHEMA = "partswap.study"
+VERSION = 1
+
+#: Left, top, right, bottom, as shares of the picture's sides.
+Box = tuple[float, float, float, float]
+#: The name of a picture: random, and nothing else.
+Name = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Region(_Part):
+    """A picture that is blurred but for one region."""
+
+    image: Name
+    box: Box
+
+
+class LearningPair(_Part):
+    """A query and its distractor, with the regions that a method would swap first."""
+
+    query: Region
+    distractor: Region
+
+
+class Lesson(_Part):
+    """What one method shows of one pair of classes, with image pairs chosen in one way."""
+
+    pair: int
+    method: str
+    setup: str
+    learning: tuple[LearningPair, ...]
+
+
+class Question(_Part):
+    """A picture to be told apart."""
+
+    image: Name
+    second: bool  #: it shows the second class of its pair
+
+
+class ClassPair(_Part):
+    """Two classes; queries of lessons are of the first, distractors of the second."""
+
+    first: str
+    second: str
+    questions: tuple[Question, ...]
+
+
+class Block(_Part):
+    """One lesson as a participant takes it."""
+
+    lesson: int
+    swapped: bool  #: the first class is called B, not A
+
+
+class Study(_Part):
+    """Everything about a study."""
+
+    title: str
+    noun: str  #: what the pictures show, for instructions: "bird"
+    consent: str  #: paragraphs, separated by empty lines
+    contact: str
+    return_url: str | None  #: where the last page sends people, with their code
+    seed: int
+    methods: dict[str, str]  #: names of methods and their titles
+    setups: tuple[str, ...]
+    pairs: tuple[ClassPair, ...]
+    lessons: tuple[Lesson, ...]
+    slots: tuple[tuple[Block, ...], ...]  #: what each participant takes, in order
+    least_seconds: float  #: a learning pair is looked at for at least so long
+    attention: int  #: attention checks per participant
+    source: dict[str, Any]  #: which runs it was made from
+
+    def classes_of(self, block: Block) -> tuple[str, str]:
+        """Return the names of what a participant knows as A and B."""
+        pair = self.pairs[self.lessons[block.lesson].pair]
+        return (pair.second, pair.first) if block.swapped else (pair.first, pair.second)
+
+
+def write_study(folder: Path, study: Study) -> None:
+    """Write ``study.json``."""
+    write_json(folder / "study.json", {"schema": SCHEMA, "version": VERSION, **study.model_dump(mode="json")})
+
+
+def read_study(folder: str | Path) -> Study:
+    """Read what ``partswap study plan`` wrote."""
+    path = Path(folder) / "study.json"
+    if not path.exists():
+        raise PartswapError(f"{folder} holds no study.", "Make one with partswap study plan.")
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise FileFormatError(f"{path} is not about a study.", "Make it with partswap study plan.")
+    if content.get("version") != VERSION:
+        raise FileFormatError(
+            f"{path} has version {content.get('version')}, this partswap reads {VERSION}.",
+            "Use the partswap that made it, or plan the study again.",
+        )
+    try:
+        return Study(**{name: value for name, value in content.items() if name not in ("schema", "version")})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise FileFormatError(f"{path}: {place}: {first['msg']}.", "Correct it, or plan the study again.") from error
+
+
+def image_path(folder: Path, name: str) -> Path:
+    """Return the file of a picture."""
+    return folder / "images" / f"{name}.jpg"

@@ -1,0 +1,1 @@
+"""Changes of the database from version to version, applied by Alembic when a study is served."""

@@ -1,0 +1,87 @@
+"""The pictures of a study: as the classifier sees them, sharp or blurred but for one region, and all alike outside.
+
+Names are random, files of a kind have one size, and nothing of the original file (names, dates, camera) is left.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFilter
+
+from partswap.apps.study.folder import Box, image_path
+from partswap.grid import GridShape
+from partswap.preprocess import Preprocess
+
+#: Long side of the pictures, in pixels.
+SIDE = 480
+#: Radius of the blur, as a share of the side: outlines stay, marks and colours of parts do not.
+BLUR = 0.035
+QUALITY = 88
+
+
+def view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
+    """Return what the classifier sees of an image, as large as the image allows."""
+    high, wide = preprocess.shape
+    scale = SIDE / max(high, wide)
+    size = (round(wide * scale), round(high * scale))
+    seen = image.convert("RGB").resize(size, Image.Resampling.LANCZOS, box=preprocess.box(image.size))
+    return Image.frombytes("RGB", seen.size, seen.tobytes())  # nothing but pixels
+
+
+def highlighted(picture: Image.Image, box: Box) -> Image.Image:
+    """Return the picture, blurred but for a region, which is outlined."""
+    width, height = picture.size
+    left, top, right, bottom = (round(v * side) for v, side in zip(box, (width, height) * 2, strict=True))
+    blurred = picture.filter(ImageFilter.GaussianBlur(BLUR * max(width, height)))
+    blurred.paste(picture.crop((left, top, right, bottom)), (left, top))
+    draw = ImageDraw.Draw(blurred)
+    line = max(2, round(max(width, height) / 120))
+    # Two rings, light and dark: they are seen on any picture, and by any eye.
+    draw.rectangle((left - line, top - line, right + line - 1, bottom + line - 1), outline="#ffffff", width=line)
+    draw.rectangle(
+        (left - 2 * line, top - 2 * line, right + 2 * line - 1, bottom + 2 * line - 1), outline="#101828", width=line
+    )
+    return blurred
+
+
+def box_of(cell: int, grid: GridShape) -> Box:
+    """Return where a cell lies."""
+    left, top, right, bottom = grid.box(cell, (1, 1))
+    return left, top, right, bottom
+
+
+class Album:
+    """Writes pictures under random names; `close` makes all files equally long."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        self._kinds: dict[str, list[str]] = {}
+
+    def add(self, picture: Image.Image, kind: str) -> str:
+        """Write a picture and return its name; `kind` says which others it must look like from outside."""
+        name = os.urandom(16).hex()
+        encoded = io.BytesIO()
+        picture.save(encoded, "JPEG", quality=QUALITY, optimize=True)
+        image_path(self.folder, name).write_bytes(encoded.getvalue())
+        self._kinds.setdefault(kind, []).append(name)
+        return name
+
+    def close(self) -> None:
+        """Fill all files of a kind up to the longest: a length would tell one class from another."""
+        for names in self._kinds.values():
+            paths = [image_path(self.folder, name) for name in names]
+            longest = max(path.stat().st_size for path in paths)
+            for path in paths:
+                with path.open("ab") as file:
+                    file.write(bytes(longest - path.stat().st_size))  # readers stop at the picture's end
+        _same_date(image_path(self.folder, name) for names in self._kinds.values() for name in names)
+
+
+def _same_date(paths: Iterable[Path]) -> None:
+    for path in paths:
+        os.utime(path, (0, 0))

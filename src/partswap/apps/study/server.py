@@ -1,0 +1,256 @@
+"""The study's web server: a page per step, an answer at a time, and an administrator's page.
+
+Pages work without JavaScript; with it, answers are sent in the background, kept while the connection is away, and the
+next step takes the place of the last.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Form, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+
+from partswap.apps.study import pages
+from partswap.apps.study.admin import admin_routes
+from partswap.apps.study.database import Database, FullError, KnownError, NotNowError, Participant
+from partswap.apps.study.folder import Study, image_path, read_study
+from partswap.apps.study.guard import Guard, Pace
+from partswap.apps.study.steps import Step, steps_of
+from partswap.errors import SettingError
+
+#: Answers of one participant per second, wrong links and new participants per minute from one address.
+ANSWERS, WRONG, JOINING = 10.0, 30, 20
+#: A browser that joined by the open link is known by this cookie.
+COOKIE = "partswap_study"
+#: How pictures may be kept: they never change.
+KEPT = "private, max-age=86400, immutable"
+#: Ids that recruiting services send along with the open link, the first one being the person's.
+IDS = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")
+
+
+@dataclass
+class Site:
+    """A study that is being served."""
+
+    folder: Path
+    study: Study
+    database: Database
+    open_places: int = 0  #: how many may join by the open link; 0: personal links only
+    id_name: str = "PROLIFIC_PID"
+    joining: int = JOINING
+    https: bool = False
+    steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
+
+    def steps_of(self, slot: int) -> tuple[Step, ...]:
+        """Return the steps of a slot."""
+        if slot not in self.steps:
+            self.steps[slot] = steps_of(self.study, slot)
+        return self.steps[slot]
+
+    @property
+    def paused(self) -> bool:
+        """Whether nobody new may join."""
+        return self.database.fact("paused") == "yes"
+
+
+def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
+    """Return the site of a study, its database up to date; SQLite beside the study unless an address is given."""
+    folder, study = Path(folder), read_study(folder)
+    missing = next(
+        (n for pair in study.pairs for q in pair.questions if not image_path(folder, n := q.image).is_file()), None
+    )
+    if missing is not None:
+        raise SettingError(f"a picture of the study is not there: images/{missing}.jpg.", "Plan the study again.")
+    url = url or f"sqlite:///{(folder / 'answers.db').absolute()}"
+    database = Database(url, [len(steps_of(study, slot)) for slot in range(len(study.slots))])
+    database.upgrade()
+    known = database.fact("study")
+    mine = f"{study.seed} {len(study.slots)} {study.lessons[0].learning[0].query.image}"
+    if known is None:
+        database.set_fact("study", mine)
+    elif known != mine:
+        raise SettingError(
+            "the database holds the answers of another study.", "Give this one a database of its own (--database)."
+        )
+    return Site(folder, study, database, **more)
+
+
+def make_app(site: Site) -> FastAPI:
+    """Return the web application of a study."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guard)
+    app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
+    app.include_router(admin_routes(site))
+    answering, wrong = Pace(ANSWERS, 20), Pace(WRONG / 60, WRONG)
+    joining = Pace(site.joining / 60, site.joining)
+    study, database = site.study, site.database
+
+    def whole(content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None) -> Any:
+        text = pages.page("layout", title=study.title, content=content, script="study.js" if script else None)
+        return HTMLResponse(text, status_code=status, headers=dict(headers or {}))
+
+    def note(title: str, text: str, status: int, **headers: str) -> Any:
+        content = pages.page("note", title=title, text=text)
+        return whole(content, status=status, script=False, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def stranger(request: Request) -> Any:
+        if not wrong.passes(_address(request)):
+            return note("Too many wrong links", "Please wait a minute.", 429, retry_after="60")
+        return note("This link leads nowhere", "Please use the link exactly as you were given it.", 404)
+
+    def content(who: Participant, token: str) -> str:
+        steps = site.steps_of(who.slot)
+        if who.done >= len(steps):
+            return pages.thanks_html(study, who.code or "")
+        upcoming = [shown.image for step in steps[who.done + 1 : who.done + 3] for shown in step.shown]
+        return pages.step_html(study, steps[who.done], len(steps), token, tuple(upcoming))
+
+    @app.exception_handler(NotNowError)
+    def wait(request: Request, _error: NotNowError) -> Response:
+        text = "Your answer is not stored yet, and not lost: please wait a moment. The page tries again by itself."
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"wait": text}, 503, headers={"retry-after": "3"})
+        found: Response = note("Please wait a moment", text, 503, retry_after="3")
+        return found
+
+    @app.exception_handler(RequestValidationError)
+    def unclear(_request: Request, _error: RequestValidationError) -> Response:
+        return JSONResponse({"error": "The request cannot be read."}, 422)
+
+    @app.get("/")
+    def entrance() -> Any:
+        if site.open_places:
+            return RedirectResponse("/join", 303)
+        return note(study.title, "To take part, use the personal link that you were given.", 200)
+
+    @app.get("/join")
+    def invitation(request: Request) -> Any:
+        token = request.cookies.get(COOKIE, "")
+        if token and database.find(token) is not None:
+            return RedirectResponse(f"/s/{token}", 303)
+        refusal = _cannot_join(site, request.query_params)
+        if refusal is not None:
+            return note(*refusal)
+        return whole(pages.page("join", study=study, given=list(request.query_params.items())), script=False)
+
+    @app.post("/join")
+    async def join(request: Request) -> Any:
+        if not joining.passes(_address(request)):
+            return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
+        form = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+        return await _threaded(_join, form)
+
+    def _join(form: Mapping[str, str]) -> Any:
+        refusal = _cannot_join(site, form)
+        if refusal is not None:
+            return note(*refusal)
+        try:
+            token = database.add(name=form.get(site.id_name), given=form, cap=site.open_places)
+        except FullError:
+            return note("Thank you", "All places of this study are taken.", 410)
+        except KnownError:
+            return note(
+                "You take part already", "Please go on in the browser you began with, or use your personal link.", 409
+            )
+        response = RedirectResponse(f"/s/{token}", 303)
+        response.set_cookie(
+            COOKIE, token, max_age=30 * 86400, httponly=True, samesite="lax", secure=site.https, path="/"
+        )
+        return response
+
+    @app.get("/s/{token}")
+    def show(token: str, request: Request) -> Any:
+        if wrong.exhausted(_address(request)):
+            return stranger(request)
+        who = database.find(token)
+        if who is None:
+            return stranger(request)
+        text = content(who, token)
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"step": who.done, "html": text})
+        return whole(text)
+
+    @app.post("/s/{token}")
+    def answer(
+        token: str,
+        request: Request,
+        step: Annotated[int, Form(ge=0, le=100_000)],
+        choice: Annotated[str, Form(max_length=16)],
+        client_ms: Annotated[float | None, Form()] = None,
+    ) -> Any:
+        if wrong.exhausted(_address(request)):
+            return stranger(request)
+        if not answering.passes(token):
+            return JSONResponse(
+                {"wait": "That was very fast. The page goes on in a moment."}, 429, {"retry-after": "1"}
+            )
+        who = database.find(token)
+        if who is None:
+            return stranger(request)
+        steps = site.steps_of(who.slot)
+        if step > who.done or step >= len(steps):
+            return JSONResponse({"error": "This step has not been shown yet."}, 409)
+        if choice not in steps[step].choices:
+            return JSONResponse({"error": "That is not among the answers."}, 422)
+        if client_ms is not None and not (math.isfinite(client_ms) and 0 <= client_ms < 1e9):
+            client_ms = None
+        # A page needs a moment to be shown; half the time is what no honest clock falls short of.
+        least = 500 * study.least_seconds if steps[step].phase == "learn" else 0.0
+        found = database.answer(token, step, choice, client_ms, least_ms=least)
+        if found is None:
+            return stranger(request)
+        if found.early:
+            return JSONResponse({"wait": "Please look a little longer."}, 425, {"retry-after": "1"})
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"step": found.participant.done, "html": content(found.participant, token)})
+        return RedirectResponse(f"/s/{token}", 303)
+
+    @app.get("/s/{token}/i/{name}.jpg")
+    def picture(token: str, name: str, request: Request) -> Any:
+        if wrong.exhausted(_address(request)):
+            return stranger(request)
+        who = database.find(token)
+        if who is None:
+            return stranger(request)
+        # What a participant has seen, sees, or is about to see; the name of another picture opens nothing.
+        steps = site.steps_of(who.slot)[: who.done + 3]
+        if not any(shown.image == name for step in reversed(steps) for shown in step.shown):
+            return stranger(request)
+        path = image_path(site.folder, name)
+        # No date and no tag of the file: nothing but the picture.
+        return Response(path.read_bytes(), media_type="image/jpeg", headers={"cache-control": KEPT})
+
+    @app.get("/robots.txt")
+    def robots() -> Any:
+        return FileResponse(pages.HERE / "static" / "robots.txt", media_type="text/plain")
+
+    return app
+
+
+def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] | None:
+    """Return a note's title, text and status if someone with these ids may not join now."""
+    if not site.open_places:
+        return "By invitation", "To take part, use the personal link that you were given.", 403
+    if site.paused:
+        return "Not at the moment", "The study takes no new participants just now. Please come back later.", 503
+    if len(given) > 10 or not all(IDS.match(part) for pair in given.items() for part in pair):
+        return "This link cannot be read", "Please use the link exactly as you were given it.", 400
+    return None
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+async def _threaded(function: Any, *given: Any) -> Any:
+    from starlette.concurrency import run_in_threadpool
+
+    return await run_in_threadpool(function, *given)
