@@ -24,7 +24,7 @@ HEADERS = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -94,11 +94,8 @@ def refused(scope: Scope) -> tuple[int, str] | None:
         return 413, "Too large."
     # Browsers say where a request comes from; older ones say the origin only.
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None and site not in ("same-origin", "none"):
-        return 403, "Only pages of this study may do that."
-    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-        return 403, "Only pages of this study may do that."
-    return None
+    ours = site in ("same-origin", "none") if site else origin is None or urlsplit(origin).netloc == headers.get("host")
+    return None if ours else (403, "Only pages of this study may do that.")
 
 
 def _limited(receive: Receive) -> Receive:

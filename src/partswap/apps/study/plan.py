@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+
+from PIL.Image import Image
 
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Question, Region, Study, write_study
@@ -250,14 +252,15 @@ def _draw(
     by_class: dict[int, list[int]] = {}
     for index, label in enumerate(tests.labels().tolist()):
         by_class.setdefault(label, []).append(index)
-    drawn: dict[tuple[int, int], Region] = {}
 
+    @lru_cache(maxsize=64)  # the methods take turns with the images of a pair of classes
+    def seen(index: int) -> Image:
+        return view(data.image(index), preprocess)
+
+    @cache
     def region(index: int, cell: int) -> Region:
-        if (index, cell) not in drawn:
-            box = box_of(cell, grid)
-            picture = highlighted(view(data.image(index), preprocess), box)
-            drawn[index, cell] = Region(image=album.add(picture, "learning"), box=box)
-        return drawn[index, cell]
+        box = box_of(cell, grid)
+        return Region(image=album.add(highlighted(seen(index), box), "learning"), box=box)
 
     with track("pictures", len(chosen)) as advance:
         for number, (classes, by_setup) in enumerate(chosen.items()):
@@ -280,13 +283,3 @@ def _draw(
                     lessons.append(Lesson(pair=number, method=method, setup=setup, learning=tuple(learning)))
             advance(1)
     return pairs, lessons
-
-
-def described(study: Study) -> dict[str, Any]:
-    """Return how large a study is, for people."""
-    return {
-        "pairs of classes": len(study.pairs),
-        "lessons": len(study.lessons),
-        "participants": len(study.slots),
-        "pairs each": len(study.slots[0]),
-    }

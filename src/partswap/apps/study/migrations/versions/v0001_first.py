@@ -23,7 +23,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "answers",
-        sa.Column("participant", sa.ForeignKey("participants.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("participant", sa.Integer, sa.ForeignKey("participants.id", ondelete="CASCADE"), primary_key=True),
         sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("choice", sa.String(16), nullable=False),
         sa.Column("client_ms", sa.Float),
