@@ -24,8 +24,8 @@ from torch import Tensor
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
 from partswap.features import BATCH, auxiliary_features, fitted_auxiliary, prefetch
-from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
-from partswap.models.auxiliaries.learned import Learned, blend_of, open_source, remember
+from partswap.models.auxiliaries.base import Auxiliary
+from partswap.models.auxiliaries.learned import Learned, anchored, blend_of, open_source, remember
 from partswap.models.blend import COMPONENTS, nearness
 from partswap.models.fingerprint import weights_digest
 from partswap.models.precision import device_of
@@ -94,7 +94,7 @@ def train_auxiliary(
         The images; nothing but their pixels is used.
     start : str
         The network, and the layers, as ``"NAME=WEIGHTS@LAYER+LAYER"``; whatever names an auxiliary or a classifier.
-        Without layers, three of its last stages (see `usual_layers`).
+        Without layers, three of its last stages (see `usual_layers`). Several networks are joined by commas.
     recipe : MatchRecipe
         How.
     out : Path
@@ -118,7 +118,7 @@ def train_auxiliary(
     out.mkdir(parents=True, exist_ok=True)
     with locked(out, wait=True):
         write_json(out / "training.json", {"kind": Learned.kind, **settings})
-        opened = open_source(AuxiliaryChoice.parse(start))
+        opened = open_source(start)
         view = canvas or _view(opened.preprocess)
         known_images: dict[str, Any] = {"cache": cache, "track": track}
         fitted = fitted_auxiliary(data, opened, view, components=recipe.components, **known_images)
@@ -138,13 +138,9 @@ def train_auxiliary(
             "mirrored": mirrored(one_way, data, view, track=track),
             "familiar": float(nearness(mapped, known)),
         }
-        choice = replace(AuxiliaryChoice.parse(start), layer=None)
-        weights = choice.weights and str(Path(choice.weights).absolute())
-        name = str(Path(choice.name).absolute()) if Path(choice.name).is_dir() else choice.name
         made = Learned(
-            model, str(replace(choice, name=name, weights=weights)), blend.layers, weights_digest(blend.trunks),
-            opened.preprocess, record=record,
-        )  # fmt: skip
+            model, anchored(start), blend.layers, weights_digest(blend.trunks), opened.preprocess, record=record
+        )
         finish(made, out)
     remember(out, data.fingerprint(), cache)
     console.print(f"auxiliary: {_told(record)}, saved {out}", highlight=False)

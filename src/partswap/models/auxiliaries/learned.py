@@ -19,6 +19,7 @@ from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
 from partswap.models.blend import Blend
 from partswap.models.checkpoints import Trained, load_trained, read_about
 from partswap.models.fingerprint import weights_digest
+from partswap.models.side_by_side import BESIDE, SideBySide, joined, layers_of
 from partswap.preprocess import Preprocess
 from partswap.store import default_cache, read_json, write_json
 
@@ -39,11 +40,12 @@ class Learned(Trained):
     @staticmethod
     def build(about: Mapping[str, Any]) -> nn.Module:
         """Return the network below, up to the layers."""
-        choice = replace(AuxiliaryChoice.parse(about["architecture"]), layer=PLUS.join(about["layers"]))
-        blend = blend_of(open_source(choice))
+        start = about["architecture"]
+        blend = blend_of(open_source(_at_layers(start, about["layers"])))
         if weights_digest(blend.trunks) != about["weights"]:
+            names = " or ".join(AuxiliaryChoice.parse(one).name for one in start.split(BESIDE))
             raise PartswapError(
-                f"{choice.name} has other weights than when the auxiliary was trained.",
+                f"{names} has other weights than when the auxiliary was trained.",
                 "Give those it was trained on: FOLDER=WEIGHTS; or train it again.",
             )
         recipe = about["record"]["recipe"]  # older ones do not say how they look
@@ -63,8 +65,40 @@ class Learned(Trained):
             raise FileFormatError(f"{where} does not hold what model.json tells of.", "Train it again.") from error
 
 
-def open_source(choice: AuxiliaryChoice) -> Auxiliary:
-    """Return a network's layers side by side, not fitted yet; without any named, the usual ones."""
+def open_source(start: str) -> Auxiliary:
+    """Return the layers of a network, or of several, side by side and not fitted yet; by default the usual ones.
+
+    `start` is ``"NAME=WEIGHTS@LAYER+LAYER"``; several are joined by commas.
+    """
+    opened = [_opened(AuxiliaryChoice.parse(one)) for one in start.split(BESIDE)]
+    if len(opened) == 1:
+        return opened[0]
+    blends = [blend_of(one) for one in opened]
+    together = SideBySide([blend.trunks.twin for blend in blends], [one.preprocess for one in opened])
+    layers, first = joined([blend.layers for blend in blends]), opened[0].preprocess
+    return Auxiliary(BESIDE.join(one.name for one in opened), Blend(together, layers, size=first.shape), first)
+
+
+def _at_layers(start: str, layers: Sequence[str]) -> str:
+    """Return what `open_source` reads, with the layers that a folder names."""
+    choices = [AuxiliaryChoice.parse(one) for one in start.split(BESIDE)]
+    own = [list(layers)] if len(choices) == 1 else [layers_of(k, layers) for k in range(len(choices))]
+    named = [replace(one, layer=PLUS.join(names)) for one, names in zip(choices, own, strict=True)]
+    return BESIDE.join(map(str, named))
+
+
+def anchored(start: str) -> str:
+    """Return the networks of `start` without their layers, files and folders by absolute paths."""
+    found = []
+    for one in start.split(BESIDE):
+        choice = AuxiliaryChoice.parse(one)
+        name = str(Path(choice.name).absolute()) if Path(choice.name).is_dir() else choice.name
+        weights = choice.weights and str(Path(choice.weights).absolute())
+        found.append(str(AuxiliaryChoice(name, weights)))
+    return BESIDE.join(found)
+
+
+def _opened(choice: AuxiliaryChoice) -> Auxiliary:
     from partswap.models.auxiliaries.load import build_auxiliary  # which opens learned ones, too
 
     if choice.layer is None:
@@ -97,8 +131,15 @@ def load_learned(folder: str | Path, weights: str | None = None) -> Auxiliary:
     """Return the auxiliary in a folder; `weights` is where those of the network below are, if not where they were."""
     changes = {}
     if weights is not None:
-        was = AuxiliaryChoice.parse(read_about(Learned, Path(folder))["architecture"])
-        changes = {"architecture": str(replace(was, weights=weights))}
+        was = read_about(Learned, Path(folder))["architecture"].split(BESIDE)
+        files = weights.split(BESIDE)
+        if len(files) != len(was):
+            raise SettingError(
+                f"{folder} is made of {len(was)} networks, and {len(files)} files of weights are named.",
+                "Name one for each, joined by commas.",
+            )
+        named = [replace(AuxiliaryChoice.parse(one), weights=file) for one, file in zip(was, files, strict=True)]
+        changes = {"architecture": BESIDE.join(map(str, named))}
     learned = load_trained(Learned, folder, **changes)
     return Auxiliary(Path(folder).name, learned.model, learned.preprocess, usual=learned.record["familiar"])
 

@@ -1,0 +1,60 @@
+"""Several networks as one: each sees the same images, standardised as it wants them.
+
+What two networks know of a cell differs; an auxiliary may be made of layers of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partswap.preprocess import Preprocess
+
+#: Joins what names the networks: ``"imagenet_resnet50,efficientnet_lite0"``.
+BESIDE = ","
+
+
+class SideBySide(nn.Module):
+    """Images ``(n, 3, H, W)``, standardised as the first network wants them, to what the last one says.
+
+    It is there for its layers, ``networks.0.layer4`` and so on, which `Trunks` takes out.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module], preprocesses: Sequence[Preprocess]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        self.sizes = [preprocess.shape for preprocess in preprocesses]
+        first = preprocesses[0]
+        scales, shifts = [], []
+        for preprocess in preprocesses:
+            mean, std = (torch.tensor(getattr(preprocess, name)) for name in ("mean", "std"))
+            scales.append(torch.tensor(first.std) / std)
+            shifts.append((torch.tensor(first.mean) - mean) / std)
+        self.scales: Tensor
+        self.shifts: Tensor
+        self.register_buffer("scales", torch.stack(scales).view(-1, 1, 3, 1, 1))
+        self.register_buffer("shifts", torch.stack(shifts).view(-1, 1, 3, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return what the last network says."""
+        said = images
+        for network, size, scale, shift in zip(self.networks, self.sizes, self.scales, self.shifts, strict=True):
+            own = images * scale + shift
+            if tuple(own.shape[2:]) != size:
+                own = F.interpolate(own, size, mode="bilinear", align_corners=False, antialias=True)
+            said = network(own)
+        return said
+
+
+def layers_of(number: int, layers: Sequence[str]) -> list[str]:
+    """Return which of the layers' names are of one network, as it calls them itself."""
+    prefix = f"networks.{number}."
+    return [layer.removeprefix(prefix) for layer in layers if layer.startswith(prefix)]
+
+
+def joined(layers: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of every network's layers as `SideBySide` has them."""
+    return [f"networks.{number}.{layer}" for number, own in enumerate(layers) for layer in own]

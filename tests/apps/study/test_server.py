@@ -1,0 +1,265 @@
+"""The server as a client sees it: pages, answers, joining, administration; on both databases."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from fastapi.testclient import TestClient
+
+from partswap.apps.study.admin import set_password
+from partswap.apps.study.backup import back_up
+from partswap.apps.study.database import metadata
+from partswap.apps.study.export import answers_table
+from partswap.apps.study.server import Site, make_app, open_site
+from partswap.apps.study.simulate import read_page
+from partswap.apps.study.steps import steps_of
+from partswap.errors import MissingDependencyError, PartswapError, SettingError
+from study_files import make_study
+
+JSON = {"accept": "application/json"}
+
+
+def site_of(folder: Path, url: str | None = None, **more) -> Site:
+    if not (folder / "study.json").exists():
+        make_study(folder)
+    return open_site(folder, url, **more)
+
+
+def client_of(site: Site) -> TestClient:
+    return TestClient(make_app(site), base_url="http://testserver", follow_redirects=False)
+
+
+def answer(client: TestClient, token: str, step: int, choice: str, **more) -> httpx.Response:
+    return client.post(f"/s/{token}", data={"step": step, "choice": choice, **more}, headers=JSON)
+
+
+def go_to(client: TestClient, site: Site, token: str, step: int, *, right: bool = True) -> None:
+    """Answer all steps before one."""
+    who = site.database.find(token)
+    for one in site.steps_of(who.slot)[who.done : step]:
+        choice = one.truth if one.truth and right else one.choices[0]
+        response = answer(client, token, one.number, choice, client_ms=800)
+        assert response.status_code == 200, response.text
+        assert response.json()["step"] == one.number + 1
+        # The pace of people, not of programs.
+        if one.number % 15 == 14:
+            time.sleep(1.2)
+
+
+def test_a_whole_study_is_taken_and_stored(tmp_path, new_database: Callable[[], str]):
+    site = site_of(tmp_path, new_database())
+    client, token = client_of(site), site.database.add()
+    page = client.get(f"/s/{token}")
+    assert page.status_code == 200
+    assert read_page(page.text).phase == "consent"
+    steps = site.steps_of(0)
+    go_to(client, site, token, len(steps))
+    thanks = client.get(f"/s/{token}").text
+    who = site.database.find(token)
+    assert who.code
+    assert who.code in thanks
+    table = answers_table(site.study, site.database).to_pylist()
+    assert [row["step"] for row in table] == list(range(len(steps)))
+    assert all(row["right"] for row in table if row["phase"] in ("before", "test"))
+    assert {row["method"] for row in table if row["method"]} <= set(site.study.methods)
+    assert all(row["server_ms"] >= 0 for row in table[1:])
+    assert table[0]["server_ms"] is None
+    assert all(row["client_ms"] == 800 and row["finished"] for row in table)
+
+
+def test_an_answer_is_stored_once_and_the_first_one_stands(tmp_path, new_database: Callable[[], str]):
+    site = site_of(tmp_path, new_database())
+    client, token = client_of(site), site.database.add()
+    go_to(client, site, token, 3)
+    for choice in ("A", "B", "unknown"):
+        response = answer(client, token, 3, choice)
+        assert response.status_code == 200
+        assert response.json()["step"] == 4
+    stored = [row for row in site.database.all_answers() if row["step"] == 3]
+    assert [row["choice"] for row in stored] == ["A"]
+    # A tab that is ahead of what was shown, and one that is behind.
+    assert answer(client, token, 9, "A").status_code == 409
+    assert answer(client, token, 0, "agree").json()["step"] == 4
+
+
+def test_pages_work_without_javascript(tmp_path):
+    site = site_of(tmp_path)
+    client, token = client_of(site), site.database.add()
+    response = client.post(f"/s/{token}", data={"step": 0, "choice": "agree"})
+    assert response.status_code == 303
+    assert response.headers["location"] == f"/s/{token}"
+    assert read_page(client.get(f"/s/{token}").text).phase == "instructions"
+
+
+def test_what_cannot_be_an_answer_is_refused(tmp_path):
+    site = site_of(tmp_path)
+    client, token = client_of(site), site.database.add()
+    for data in (
+        {"step": 0}, {"choice": "agree"}, {"step": -1, "choice": "agree"}, {"step": "x", "choice": "agree"},
+        {"step": 0, "choice": "A"}, {"step": 0, "choice": "x" * 500}, {"step": 0, "choice": "agree", "client_ms": "x"},
+    ):  # fmt: skip
+        assert client.post(f"/s/{token}", data=data, headers=JSON).status_code == 422
+    assert site.database.find(token).done == 0
+    # A clock that says nonsense does not cost the answer.
+    assert answer(client, token, 0, "agree", client_ms="nan").status_code == 200
+    assert site.database.all_answers()[0]["client_ms"] is None
+
+
+def test_a_learning_pair_is_looked_at_for_a_while(tmp_path):
+    make_study(tmp_path, least_seconds=0.6)
+    site = site_of(tmp_path)
+    client, token = client_of(site), site.database.add()
+    learn = next(step.number for step in site.steps_of(0) if step.phase == "learn")
+    go_to(client, site, token, learn)
+    assert answer(client, token, learn, "next").status_code == 425
+    assert site.database.find(token).done == learn
+    time.sleep(0.4)
+    assert answer(client, token, learn, "next").status_code == 200
+
+
+def test_the_open_link_passes_ids_on_and_keeps_to_its_places(tmp_path, new_database: Callable[[], str]):
+    site = site_of(tmp_path, new_database(), open_places=2)
+    client = client_of(site)
+    assert client.get("/").headers["location"] == "/join"
+    page = client.get("/join", params={"PROLIFIC_PID": "abc123", "SESSION_ID": "s-1"})
+    assert 'value="abc123"' in page.text
+    joined = client.post("/join", data={"PROLIFIC_PID": "abc123", "SESSION_ID": "s-1"})
+    assert joined.status_code == 303
+    person = site.database.everyone()[0]
+    assert (person["name"], person["given"]) == ("abc123", '{"PROLIFIC_PID": "abc123", "SESSION_ID": "s-1"}')
+    # The same browser goes on where it was; another with the same id does not take over.
+    assert client.get("/join").headers["location"] == joined.headers["location"]
+    other = client_of(site)
+    assert other.post("/join", data={"PROLIFIC_PID": "abc123"}).status_code == 409
+    assert other.post("/join", data={"PROLIFIC_PID": "other"}).status_code == 303
+    assert client_of(site).post("/join", data={"PROLIFIC_PID": "third"}).status_code == 410
+    assert client_of(site).get("/join", params={"PROLIFIC_PID": "<script>"}).status_code == 400
+    site.database.set_fact("paused", "yes")
+    assert client_of(site).get("/join").status_code == 503
+    # Who takes part already goes on.
+    assert client.get(joined.headers["location"]).status_code == 200
+
+
+def test_without_open_places_only_personal_links_open_anything(tmp_path):
+    client = client_of(site_of(tmp_path))
+    assert "personal link" in client.get("/").text
+    assert client.get("/join").status_code == 403
+    assert client.post("/join", data={"PROLIFIC_PID": "a"}).status_code == 403
+
+
+def logged_in(site: Site) -> tuple[TestClient, str]:
+    password = set_password(site.database, None)
+    client = client_of(site)
+    assert client.post("/admin/login", data={"password": password}).status_code == 303
+    form = re.search(r'name="form" value="([^"]+)"', client.get("/admin").text)
+    return client, form[1]
+
+
+def test_the_administrator_sees_pauses_invites_exports_and_deletes(tmp_path, new_database: Callable[[], str]):
+    site = site_of(tmp_path, new_database(), open_places=3)
+    client, form = logged_in(site)
+    page = client.post("/admin/links", data={"form": form, "count": 2}).text
+    links = re.findall(r"http://testserver/s/([\w-]+)", page)
+    assert len(set(links)) == 2
+    go_to(client_of(site), site, links[0], 5)
+    progress = client.get("/admin/progress").json()["html"]
+    assert re.search(r"<b>1</b> under way", progress)
+    assert re.search(r"<b>2</b> places free", progress)
+    table = pyarrow.parquet.read_table(io.BytesIO(client.get("/admin/answers.parquet").content))
+    rows = pyarrow.csv.read_csv(io.BytesIO(client.get("/admin/answers.csv").content))
+    assert len(table) == len(rows) == 5
+    assert client.get("/admin/answers.exe").status_code == 404
+    assert client.post("/admin/pause", data={"form": form, "paused": "true"}).status_code == 303
+    assert site.paused
+    assert "only 2" in client.post("/admin/links", data={"form": form, "count": 9}).text.lower()
+    person = site.database.everyone()[0]["id"]
+    assert client.post("/admin/delete", data={"form": form, "participant": person}).status_code == 303
+    assert site.database.find(links[0]) is None
+    assert site.database.all_answers() == []
+    assert client.post("/admin/logout", data={"form": form}).status_code == 303
+    assert client.get("/admin/progress").status_code == 401
+
+
+def test_a_password_is_kept_hashed_and_shown_once(tmp_path):
+    site = site_of(tmp_path)
+    made_up = set_password(site.database, None)
+    assert len(made_up) >= 12
+    assert site.database.fact("password").startswith("$argon2id$")
+    assert made_up not in site.database.fact("password")
+    assert set_password(site.database, None) is None  # it has one
+    token, _ = site.database.open_session(60)
+    set_password(site.database, "another one")
+    assert site.database.session_form(token) is None  # whoever was in is out
+
+
+def test_migrations_make_the_tables_the_code_uses(tmp_path, new_database: Callable[[], str]):
+    database = site_of(tmp_path, new_database()).database
+    with database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "0001"
+    database.upgrade()  # nothing to do, and nothing lost
+
+
+def test_a_running_study_is_backed_up_and_the_copy_can_be_served(tmp_path, new_database: Callable[[], str]):
+    site = site_of(tmp_path, new_database())
+    client, token = client_of(site), site.database.add()
+    go_to(client, site, token, 7)
+    site.database.open_session(60)
+    copy = tmp_path / "copies" / "monday.db"
+    assert back_up(site.database, copy) == 7
+    assert [path.name for path in copy.parent.iterdir()] == ["monday.db"]
+    with pytest.raises(SettingError, match=r"monday.db is there already"):
+        back_up(site.database, copy)
+    go_to(client, site, token, 9)
+    again = open_site(tmp_path, f"sqlite:///{copy}")
+    assert again.database.find(token).done == 7
+    assert site.database.find(token).done == 9
+    with again.database.engine.connect() as connection:
+        assert connection.scalar(sa.text("SELECT count(*) FROM sessions")) == 0
+
+
+def test_a_database_of_another_study_is_refused(tmp_path):
+    site_of(tmp_path / "one", f"sqlite:///{tmp_path / 'a.db'}")
+    with pytest.raises(SettingError, match=r"answers of another study"):
+        site_of(tmp_path / "two", f"sqlite:///{tmp_path / 'a.db'}")
+
+
+def test_bad_addresses_and_folders_are_named(tmp_path, monkeypatch):
+    with pytest.raises(PartswapError, match=r"holds no study"):
+        open_site(tmp_path / "nothing")
+    make_study(tmp_path)
+    for url in ("nonsense", "mysql://a/b"):
+        with pytest.raises(SettingError):
+            open_site(tmp_path, url)
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(MissingDependencyError, match=r"partswap\[postgres\]"):
+        open_site(tmp_path, "postgresql://a/b")
+
+
+def test_a_damaged_study_is_named(tmp_path):
+    study = make_study(tmp_path)
+    text = (tmp_path / "study.json").read_text()
+    (tmp_path / "study.json").write_text(text.replace('"noun": "bird"', '"noun": 5'))
+    with pytest.raises(PartswapError, match=r"study.json: noun"):
+        open_site(tmp_path)
+    (tmp_path / "study.json").write_text(text)
+    (tmp_path / "images" / f"{study.pairs[0].questions[0].image}.jpg").unlink()
+    with pytest.raises(SettingError, match=r"a picture of the study is not there"):
+        open_site(tmp_path)
+
+
+def test_steps_are_the_same_after_a_restart(tmp_path):
+    study = make_study(tmp_path)
+    again = open_site(tmp_path).study
+    assert [steps_of(study, k) for k in range(4)] == [steps_of(again, k) for k in range(4)]
