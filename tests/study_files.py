@@ -6,12 +6,14 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from PIL import Image
 
 from partswap.apps.study.assign import assign
@@ -81,6 +83,20 @@ def make_study(
     )
     write_study(folder, study)
     return study
+
+
+def start_server(folder: Path, url: str, port: int) -> subprocess.Popen[bytes]:
+    """Serve a study in a process of its own, as the command does."""
+    command = [sys.executable, "-m", "partswap", "study", "serve", str(folder), "--database", url, "--port", str(port)]
+    server = subprocess.Popen([*command, "--admin-password", "x"], stdout=subprocess.DEVNULL)
+    for _ in range(600):
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/robots.txt", timeout=2)
+            return server
+        except httpx.TransportError:
+            assert server.poll() is None, "the server ended"
+            time.sleep(0.05)
+    raise AssertionError("the server did not start")
 
 
 def free_port() -> int:

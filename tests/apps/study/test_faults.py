@@ -6,12 +6,8 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,24 +17,11 @@ from fastapi.testclient import TestClient
 from partswap.apps.study.database import NotNowError
 from partswap.apps.study.server import make_app, open_site
 from partswap.apps.study.simulate import read_page
-from study_files import Postgres, free_port, make_study
+from study_files import Postgres, free_port, make_study, start_server
 
 #: How often the server is killed; 20 in a row were seen to pass, fewer are enough for every day.
 KILLS = int(os.environ.get("PARTSWAP_STUDY_KILLS", "2"))
 PEOPLE = 50
-
-
-def start(folder: Path, url: str, port: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "partswap", "study", "serve", str(folder), "--database", url, "--port", str(port)]
-    server = subprocess.Popen([*command, "--admin-password", "x"], stdout=subprocess.DEVNULL)
-    for _ in range(600):
-        try:
-            httpx.get(f"http://127.0.0.1:{port}/robots.txt", timeout=2)
-            return server
-        except httpx.TransportError:
-            assert server.poll() is None, "the server ended"
-            time.sleep(0.05)
-    raise AssertionError("the server did not start")
 
 
 async def until_killed(base: str, tokens: list[str], acknowledged: dict[tuple[int, int], str], stop: asyncio.Event):
@@ -88,7 +71,7 @@ def test_killed_in_the_middle_every_acknowledged_answer_is_there_once(tmp_path, 
         acknowledged: dict[tuple[int, int], str] = {}
         port = free_port()
         for _ in range(2):  # killed, and killed again after the restart
-            server = start(tmp_path, url, port)
+            server = start_server(tmp_path, url, port)
             before = len(acknowledged)
             asyncio.run(killed(server, port, tokens, acknowledged, after=0.6 + 0.05 * (kill % 10)))
             assert len(acknowledged) > before, "nobody had answered yet"

@@ -1,0 +1,243 @@
+"""A whole study in a real Chromium: desktop and phone, reloads, no connection, the keyboard alone, screen readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from partswap.apps.study.admin import set_password
+from partswap.apps.study.server import Site, open_site
+from partswap.apps.study.serving import served
+from study_files import make_study
+
+# A step that fades in has little contrast for a moment.
+STILL = {"reduced_motion": "reduce"}
+DESKTOP = {"viewport": {"width": 1280, "height": 800}, **STILL}
+PHONE = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}
+PHONE |= STILL
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    make_study(tmp_path, side=224, learning=2, questions=2, attention=1, least_seconds=0.3)
+    return open_site(tmp_path, open_places=4)
+
+
+@pytest.fixture
+def base(site: Site) -> Iterator[str]:
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []
+
+
+def opened(context: BrowserContext, link: str, errors: list[str]) -> Page:
+    page = context.new_page()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(link)
+    return page
+
+
+def number(page: Page) -> int:
+    return int(page.locator("#step").get_attribute("data-step"))
+
+
+def phase(page: Page) -> str:
+    return str(page.locator("#step").get_attribute("data-phase"))
+
+
+def ready(page: Page, step: int) -> None:
+    """Wait until a step can be answered."""
+    expect(page.locator(f"#step[data-step='{step}'] button[name=choice]").first).to_be_enabled(timeout=15_000)
+
+
+def choice_for(site: Site, step: int) -> str:
+    known = site.steps_of(0)[step]
+    return known.truth or known.choices[0]
+
+
+def findings(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_whole_study_is_taken(device, browser, site, base, errors):
+    context = browser.new_context(**device)
+    outside: list[str] = []
+    context.on("request", lambda request: None if request.url.startswith(base) else outside.append(request.url))
+    page = opened(context, f"{base}/s/{site.database.add()}", errors)
+    steps, looked = site.steps_of(0), set()
+    for step in steps:
+        ready(page, step.number)
+        assert phase(page) == step.phase
+        if step.phase not in looked:
+            looked.add(step.phase)
+            assert findings(page) == []
+            # Nothing sticks out to the side, and the answers can be seen without scrolling.
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            button = page.locator("button[name=choice]").last
+            if step.shown:
+                assert button.bounding_box()["y"] + button.bounding_box()["height"] <= device["viewport"]["height"]
+                assert page.evaluate("[...document.images].every((i) => i.naturalWidth > 0)")
+        button = page.locator(f"button[value='{choice_for(site, step.number)}']")
+        button.tap() if device is PHONE else button.click()
+    expect(page.locator("output")).to_be_visible(timeout=15_000)
+    assert page.locator("output").inner_text() == site.database.everyone()[0]["code"]
+    assert findings(page) == []
+    assert outside == errors == []
+    stored = site.database.all_answers()
+    assert [row["choice"] for row in stored] == [choice_for(site, step.number) for step in steps]
+    assert all(row["client_ms"] is not None and row["client_ms"] >= 0 for row in stored)
+    learned = [row["client_ms"] for row, step in zip(stored, steps, strict=True) if step.phase == "learn"]
+    assert all(ms >= 300 for ms in learned)
+    context.close()
+
+
+def test_the_keyboard_alone_is_enough(browser, site, base, errors):
+    page = opened(browser.new_context(**DESKTOP), f"{base}/s/{site.database.add()}", errors)
+    keys = {"A": "a", "B": "b", "unknown": "d", "next": "Enter"}
+    for step in site.steps_of(0):
+        ready(page, step.number)
+        if step.phase in ("consent", "test"):  # by the way a screen reader goes: to the button, and press it
+            wanted = page.locator(f"button[value='{choice_for(site, step.number)}']")
+            for _ in range(10):
+                if wanted.evaluate("(b) => b === document.activeElement"):
+                    break
+                page.keyboard.press("Tab")
+            assert wanted.evaluate("(b) => getComputedStyle(b).outlineStyle") == "solid"  # one sees where one is
+            page.keyboard.press("Enter")
+        else:
+            page.keyboard.press(keys[choice_for(site, step.number)])
+    expect(page.locator("output")).to_be_visible(timeout=15_000)
+    assert len(site.database.all_answers()) == len(site.steps_of(0))
+    assert errors == []
+
+
+def test_a_new_step_is_announced(browser, site, base, errors):
+    """The focus is on the heading of the new step, which a screen reader then reads."""
+    page = opened(browser.new_context(**DESKTOP), f"{base}/s/{site.database.add()}", errors)
+    ready(page, 0)
+    page.click("button[value=agree]")
+    ready(page, 1)
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    tree = page.locator("main").aria_snapshot()
+    assert 'heading "How it works"' in tree
+    assert 'button "Begin"' in tree
+
+
+def test_a_reload_and_a_second_tab_go_on_where_it_was(browser, site, base, errors):
+    context = browser.new_context(**DESKTOP)
+    link = f"{base}/s/{site.database.add()}"
+    page = opened(context, link, errors)
+    for step in range(4):
+        ready(page, step)
+        page.click(f"button[value='{choice_for(site, step)}']")
+    ready(page, 4)
+    page.reload()
+    ready(page, 4)
+    second = opened(context, link, errors)
+    ready(second, 4)
+    second.click(f"button[value='{choice_for(site, 4)}']")
+    ready(second, 5)
+    # The first tab is behind: its answer is not stored again, and it catches up.
+    page.click("button[name=choice] >> nth=-1")
+    ready(page, 5)
+    assert len(site.database.all_answers()) == 5
+    assert site.database.all_answers()[4]["choice"] == choice_for(site, 4)
+    assert errors == []
+
+
+def test_an_answer_outlives_a_lost_connection_and_a_reload(browser, site, base, errors):
+    context = browser.new_context(**DESKTOP)
+    link = f"{base}/s/{site.database.add()}"
+    page = opened(context, link, errors)
+    for step in range(3):
+        ready(page, step)
+        page.click(f"button[value='{choice_for(site, step)}']")
+    ready(page, 3)
+    context.set_offline(True)
+    page.click(f"button[value='{choice_for(site, 3)}']")
+    expect(page.locator("#notice")).to_contain_text("No connection")
+    assert findings(page) == []
+    assert len(site.database.all_answers()) == 3
+    context.set_offline(False)
+    ready(page, 4)
+    expect(page.locator("#notice")).to_be_hidden()
+    # And with a reload in between: the answer waits in the browser.
+    context.set_offline(True)
+    page.click(f"button[value='{choice_for(site, 4)}']")
+    expect(page.locator("#notice")).to_contain_text("No connection")
+    page.close()
+    context.set_offline(False)
+    again = opened(context, link, errors)
+    ready(again, 5)
+    stored = site.database.all_answers()
+    assert [row["choice"] for row in stored] == [choice_for(site, step) for step in range(5)]
+    context.close()
+
+
+def test_people_join_by_the_open_link(browser, site, base, errors):
+    context = browser.new_context(**PHONE)
+    page = opened(context, f"{base}/join?PROLIFIC_PID=p1&SESSION_ID=s1", errors)
+    assert findings(page) == []
+    page.click("button.main")
+    ready(page, 0)
+    assert site.database.everyone()[0]["name"] == "p1"
+    page.goto(f"{base}/join")
+    ready(page, 0)
+    assert len(site.database.everyone()) == 1
+    assert errors == []
+    context.close()
+
+
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_administrators_page(device, browser, site, base, errors):
+    password = set_password(site.database, None)
+    context = browser.new_context(**device)
+    page = opened(context, f"{base}/admin", errors)
+    assert findings(page) == []
+    page.fill("#password", password)
+    page.click("button.main")
+    page.fill("#count", "2")
+    page.click("text=Make links")
+    links = page.locator("textarea").input_value().split("\n")
+    assert findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    taker = opened(
+        browser.new_context(**DESKTOP), links[0].replace("http://127.0.0.1", base.rpartition(":")[0]), errors
+    )
+    ready(taker, 0)
+    taker.click("button[value=agree]")
+    ready(taker, 1)
+    # Progress is live: nobody reloads the page.
+    expect(page.locator(".tiles li").nth(1)).to_have_text("1 under way", timeout=15_000)
+    page.click("text=Pause recruiting")
+    expect(page.locator("text=nobody new can join")).to_be_visible()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.fill("#participant", str(site.database.everyone()[0]["id"]))
+    page.click("button.danger")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert len(site.database.everyone()) == 1
+    assert errors == []
+    context.close()

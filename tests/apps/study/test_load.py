@@ -1,0 +1,33 @@
+"""Two hundred participants at once, on both databases: no error. Times are measured in benchmarks/study.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from partswap.apps.study.server import open_site
+from partswap.apps.study.simulate import Guesser, Manner, crowd
+from study_files import free_port, make_study, start_server
+
+PEOPLE = 200
+
+
+def test_two_hundred_at_once_without_an_error(tmp_path, new_database: Callable[[], str]):
+    study = make_study(tmp_path, participants=PEOPLE, pairs=2, blocks=1, learning=2, questions=2)
+    url, port = new_database(), free_port()
+    site = open_site(tmp_path, url)
+    tokens = [site.database.add(simulated=True) for _ in range(PEOPLE)]
+    server = start_server(tmp_path, url, port)
+    try:
+        learners = [Guesser() for _ in tokens]
+        traffic = asyncio.run(crowd(f"http://127.0.0.1:{port}", tokens, learners, Manner(think=0.5)))
+    finally:
+        server.terminate()
+        server.wait(20)
+    assert traffic.errors == []
+    assert traffic.finished == PEOPLE
+    steps = len(site.steps_of(0))
+    assert len(site.database.all_answers()) == PEOPLE * steps == len(traffic.answers)
+    assert all(row["code"] for row in site.database.everyone())
+    assert len({block.lesson for slot in study.slots for block in slot}) == len(study.lessons)
+    site.database.close()
