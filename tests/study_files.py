@@ -17,7 +17,7 @@ import httpx
 from PIL import Image
 
 from partswap.apps.study.assign import assign
-from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Question, Region, Study, write_study
+from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
 from partswap.apps.study.render import Album, highlighted
 
 BOX = (3 / 7, 2 / 7, 4 / 7, 3 / 7)
@@ -72,7 +72,7 @@ def make_study(
         contact="lab@example.org",
         return_url=return_url,
         seed=1,
-        methods=methods,
+        methods=tuple(Method(name=name, title=title) for name, title in methods.items()),
         setups=setups,
         pairs=tuple(made),
         lessons=tuple(lessons),

@@ -112,9 +112,6 @@ def serve(
     simulate: Annotated[
         int, typer.Option(help="Let so many simulated participants take the study, analyse what they did, and end.")
     ] = 0,
-    eye: Annotated[
-        str, typer.Option(help="What simulated participants see with: an auxiliary; none: they guess.")
-    ] = "aviary",
     noise: Annotated[float, typer.Option(help="Noise of simulated comparisons, in cosine.")] = 0.01,
     lapse: Annotated[float, typer.Option(help="How often simulated participants do not look.")] = 0.05,
     seed: Seed = 0,
@@ -128,7 +125,7 @@ def serve(
     if simulate:
         if database is None:
             database = f"sqlite:///{(folder / 'simulated.db').absolute()}"
-        _simulate(open_site(folder, database), simulate, eye, noise, lapse, seed, folder)
+        _simulate(open_site(folder, database), simulate, noise, lapse, seed, folder)
         return
     check_free(host, port)
     public = (address or f"http://{'localhost' if host == '0.0.0.0' else host}:{port}").rstrip("/")
@@ -147,12 +144,11 @@ def serve(
     run(site, host, port, behind_proxy=behind_proxy)
 
 
-def _simulate(site: Site, count: int, eye: str, noise: float, lapse: float, seed: int, folder: Path) -> None:
+def _simulate(site: Site, count: int, noise: float, lapse: float, seed: int, folder: Path) -> None:
     import asyncio
 
     from partswap.apps.study.serving import served
-    from partswap.apps.study.simulate import Eye, Guesser, Learner, Manner, Nearest, crowd
-    from partswap.models.auxiliaries import load_auxiliary
+    from partswap.apps.study.simulate import Eye, Manner, Nearest, crowd
     from partswap.progress import bars
 
     study = site.study
@@ -162,10 +158,10 @@ def _simulate(site: Site, count: int, eye: str, noise: float, lapse: float, seed
         )
     if any(not row["simulated"] for row in site.database.everyone()):
         raise SettingError("people have taken part in this database.", "Simulate with another one (--database).")
-    # Nobody waits for them.
-    site.study = study.model_copy(update={"least_seconds": 0.0})
-    seeing = None if eye == "none" else Eye(load_auxiliary(eye))
-    learners: list[Learner] = [Guesser() if seeing is None else Nearest(seeing) for _ in range(count)]
+    # Nobody waits for them, and they do not get tired.
+    site.study, site.answering = study.model_copy(update={"least_seconds": 0.0}), 1000.0
+    eye = Eye()
+    learners = [Nearest(eye) for _ in range(count)]
     tokens = [site.database.add(simulated=True) for _ in range(count)]
     with served(site) as base:
         traffic = asyncio.run(crowd(base, tokens, learners, Manner(noise, lapse, 0.0, seed), track=bars, at_once=4))
@@ -200,7 +196,7 @@ def _analyse(site: Site, out: Path, rules: Any, seed: int = 0) -> None:
 
     answers = answers_table(site.study, site.database)
     rules = rules or study_analysis.Rules()
-    found = study_analysis.analyse(answers, site.study.methods, rules, seed=seed)
+    found = study_analysis.analyse(answers, site.study.titles, rules, seed=seed)
     study_analysis.write_analysis(found, answers, out)
     say(study_analysis.table_markdown(found))
     say(study_analysis.paragraph(found))

@@ -72,7 +72,7 @@ def test_a_whole_study_is_taken_and_stored(tmp_path, new_database: Callable[[], 
     table = answers_table(site.study, site.database).to_pylist()
     assert [row["step"] for row in table] == list(range(len(steps)))
     assert all(row["right"] for row in table if row["phase"] in ("before", "test"))
-    assert {row["method"] for row in table if row["method"]} <= set(site.study.methods)
+    assert {row["method"] for row in table if row["method"]} <= set(site.study.titles)
     assert all(row["server_ms"] >= 0 for row in table[1:])
     assert table[0]["server_ms"] is None
     assert all(row["client_ms"] == 800 and row["finished"] for row in table)

@@ -6,8 +6,6 @@ import asyncio
 import io
 
 import numpy as np
-import pytest
-import torch
 from PIL import Image
 
 from partswap.apps.study.export import answers_table
@@ -17,14 +15,6 @@ from partswap.apps.study.simulate import Eye, Guesser, Manner, Nearest, crowd, r
 from study_files import BOX, make_study
 
 
-class Colours:
-    """Sees the mean colour of every cell."""
-
-    def grids(self, canvases):
-        pixels = torch.from_numpy(np.stack([np.asarray(c, np.float32) for c in canvases])).permute(0, 3, 1, 2)
-        return torch.nn.functional.adaptive_avg_pool2d(pixels, 7) - 70
-
-
 def encoded(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     Image.fromarray(array.astype(np.uint8)).save(file, "PNG")
@@ -32,7 +22,7 @@ def encoded(array: np.ndarray) -> bytes:
 
 
 def test_only_the_region_that_was_sharp_is_learned_from():
-    learner = Nearest(Eye(Colours()))
+    learner = Nearest(Eye())
     red, blue = np.zeros((70, 70, 3)), np.zeros((70, 70, 3))
     red[20:30, 30:40], blue[20:30, 30:40] = (200, 30, 30), (30, 30, 200)
     red[50:60, 50:60], blue[50:60, 50:60] = (30, 30, 200), (200, 30, 30)  # elsewhere it is the other way round
@@ -51,7 +41,7 @@ def test_a_crowd_learns_from_what_it_sees_and_guessers_do_not(tmp_path):
     for name in ("nearest", "guess"):
         site = open_site(tmp_path, f"sqlite:///{tmp_path / name}.db")
         tokens = [site.database.add(simulated=True) for _ in range(8)]
-        eye = Eye(Colours())
+        eye = Eye()
         learners = [Nearest(eye) if name == "nearest" else Guesser() for _ in tokens]
         with served(site) as base:
             traffic = asyncio.run(crowd(base, tokens, learners, Manner(noise=0.0, lapse=0.0), at_once=4))
@@ -61,7 +51,7 @@ def test_a_crowd_learns_from_what_it_sees_and_guessers_do_not(tmp_path):
         assert all(row["right"] for row in rows if row["phase"] == "attention")
         assert all(row["choice"] == "unknown" for row in rows if row["phase"] == "before")
         shares[name] = np.mean([row["right"] for row in rows if row["phase"] == "test"])
-    assert shares["nearest"] == 1.0  # red and blue are easy
+    assert shares["nearest"] > 0.9  # red and blue are easy
     assert 0.25 < shares["guess"] < 0.75
 
 
@@ -73,12 +63,3 @@ def test_pages_are_read_as_they_are_shown():
     assert (page.step, page.phase, page.least_ms, page.choices) == (4, "learn", 2000.0, ["next"])
     assert page.images[0]["data-label"] == "A"
     assert page.heading.startswith("Compare")
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "cells"), [(0.0, 0.1, [0]), (0.4, 0.6, [3]), (0.9, 1.0, [6]), (0, 1, [*range(7)])]
-)
-def test_a_region_is_at_least_one_cell(low, high, cells):
-    from partswap.apps.study.simulate import _within
-
-    assert list(range(7))[_within(low, high, 7)] == cells

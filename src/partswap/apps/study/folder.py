@@ -71,6 +71,13 @@ class Block(_Part):
     swapped: bool  #: the first class is called B, not A
 
 
+class Method(_Part):
+    """A method that is compared."""
+
+    name: str
+    title: str
+
+
 class Study(_Part):
     """Everything about a study."""
 
@@ -80,7 +87,7 @@ class Study(_Part):
     contact: str
     return_url: str | None  #: where the last page sends people, with their code
     seed: int
-    methods: dict[str, str]  #: names of methods and their titles
+    methods: tuple[Method, ...]  #: the first is held against the others
     setups: tuple[str, ...]
     pairs: tuple[ClassPair, ...]
     lessons: tuple[Lesson, ...]
@@ -88,6 +95,11 @@ class Study(_Part):
     least_seconds: float  #: a learning pair is looked at for at least so long
     attention: int  #: attention checks per participant
     source: dict[str, Any]  #: which runs it was made from
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Titles of the methods by name, in order."""
+        return {method.name: method.title for method in self.methods}
 
     def classes_of(self, block: Block) -> tuple[str, str]:
         """Return the names of what a participant knows as A and B."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL.Image import Image
 
 from partswap.apps.study.assign import assign
-from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Question, Region, Study, write_study
+from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
 from partswap.apps.study.render import Album, box_of, highlighted, view
 from partswap.data.base import Dataset, open_dataset
 from partswap.errors import SettingError
@@ -129,10 +129,11 @@ def plan_study(
     pairs, lessons = _draw(chosen, data, tests, preprocess, grid, choices, album, rng, track)
     album.close()
     minutes = max(1, round(choices.blocks * (2 * choices.questions * 4 + choices.learning * 6) / 60))
+    methods = tuple(Method(name=name, title=METHODS.get(name).title) for name in choices.methods)
     study = Study(
         title=choices.title, noun=choices.noun, contact=choices.contact, return_url=choices.return_url,
         consent=choices.consent or CONSENT.format(noun=choices.noun, minutes=minutes), seed=choices.seed,
-        methods={name: METHODS.get(name).title for name in choices.methods}, setups=choices.setups, pairs=tuple(pairs),
+        methods=methods, setups=choices.setups, pairs=tuple(pairs),
         lessons=tuple(lessons), least_seconds=choices.least_seconds, attention=choices.attention,
         slots=assign(lessons, choices.participants, choices.blocks, seed=choices.seed),
         source={

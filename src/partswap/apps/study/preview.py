@@ -36,7 +36,7 @@ def write_preview(folder: Path, study: Study, power: Power, *, pairs: int = 8) -
                     for p in lesson.learning[:4]
                 ]
                 shown = "".join(f'<div class="pair">{two}</div>' for two in sides)
-                title = html.escape(f"{study.methods[lesson.method]}, {lesson.setup}")
+                title = html.escape(f"{study.titles[lesson.method]}, {lesson.setup}")
                 body.append(f'<div class="row"><div>{title}</div>{shown}</div>')
         tests = "".join(_image(q.image, pair.second if q.second else pair.first) for q in pair.questions)
         body.append(f'<p>Test pictures:</p><div class="tests">{tests}</div>')

@@ -26,7 +26,7 @@ from partswap.apps.study.guard import Guard, Pace
 from partswap.apps.study.steps import Step, steps_of
 from partswap.errors import SettingError
 
-#: Answers of one participant per second, wrong links and new participants per minute from one address.
+#: Answers of one participant per second; wrong links and new participants per minute from one address.
 ANSWERS, WRONG, JOINING = 10.0, 30, 20
 #: A browser that joined by the open link is known by this cookie.
 COOKIE = "partswap_study"
@@ -45,7 +45,8 @@ class Site:
     database: Database
     open_places: int = 0  #: how many may join by the open link; 0: personal links only
     id_name: str = "PROLIFIC_PID"
-    joining: int = JOINING
+    joining: int = JOINING  #: new participants per minute from one address
+    answering: float = ANSWERS  #: answers of one participant per second
     https: bool = False
     steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
 
@@ -89,7 +90,7 @@ def make_app(site: Site) -> FastAPI:
     app.add_middleware(Guard)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.include_router(admin_routes(site))
-    answering, wrong = Pace(ANSWERS, 20), Pace(WRONG / 60, WRONG)
+    answering, wrong = Pace(site.answering, 20), Pace(WRONG / 60, WRONG)
     joining = Pace(site.joining / 60, site.joining)
     study, database = site.study, site.database
 

@@ -7,13 +7,15 @@ teaches. What they do is marked as simulated wherever it shows.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any, Protocol
+from itertools import product
+from typing import Protocol
 
 import httpx
 import numpy as np
@@ -100,29 +102,62 @@ class Guesser:
 
 
 class Eye:
-    """What a learner sees with: an auxiliary's cells, each picture looked at once."""
+    """What a learner sees of a picture: colours and edges of regions. Each picture is looked at once."""
 
-    def __init__(self, auxiliary: Any) -> None:
-        self.auxiliary, self._seen = auxiliary, dict[bytes, NDArray[np.float32]]()
+    #: Pixels of a region's side, colours per channel, directions of edges.
+    SIDE, COLOURS, EDGES = 16, 6, 4
 
-    def cells(self, image: bytes) -> NDArray[np.float32]:
-        """Return the cells of a picture, ``(h, w, e)`` of length 1."""
-        import hashlib
+    def __init__(self) -> None:
+        self._seen: dict[tuple[bytes, float, float], NDArray[np.float32]] = {}
 
-        import torch
+    def region(self, image: bytes, box: Sequence[float]) -> NDArray[np.float32]:
+        """Return what a region looks like, ``(features,)`` of length 1."""
+        picture = Image.open(io.BytesIO(image)).convert("RGB")
+        (wide, high), (left, top, right, bottom) = picture.size, box
+        sides = (left * wide, top * high, right * wide, bottom * high)
+        patch = picture.resize((self.SIDE, self.SIDE), Image.Resampling.BOX, box=sides)
+        return np.asarray(self._windows(np.asarray(patch, np.float32), 1, 1)[0])
 
-        key = hashlib.sha256(image).digest()
+    def regions(self, image: bytes, width: float, height: float) -> NDArray[np.float32]:
+        """Return what all regions of a size (shares of the sides) look like, half a region apart: ``(m, features)``."""
+        key = (hashlib.sha256(image).digest(), round(width, 4), round(height, 4))
         if key not in self._seen:
-            with torch.no_grad():
-                grid = self.auxiliary.grids([Image.open(io.BytesIO(image)).convert("RGB")])[0].float()
-            rows = np.moveaxis(grid.cpu().numpy(), 0, -1)
-            rows = rows / np.maximum(np.linalg.norm(rows, axis=2, keepdims=True), 1e-12)
-            self._seen[key] = rows.astype(np.float16)
-        return np.asarray(self._seen[key], np.float32)
+            across, down = max(1, round(1 / width)), max(1, round(1 / height))
+            picture = Image.open(io.BytesIO(image)).convert("RGB")
+            picture = picture.resize((across * self.SIDE, down * self.SIDE), Image.Resampling.BOX)
+            self._seen[key] = self._windows(np.asarray(picture, np.float32), 2 * down - 1, 2 * across - 1)
+        return self._seen[key]
+
+    def _windows(self, pixels: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
+        """Return histograms of windows half a side apart; the root of shares, so that a cosine compares them fairly."""
+        grey = pixels.mean(2)
+        down, across = np.gradient(grey)
+        strength = np.hypot(across, down)
+        turn = ((np.arctan2(down, across) % np.pi) / np.pi * self.EDGES).astype(int) % self.EDGES
+        # A colour counts for the eight nearest of the histogram, as near as they are: a shade changes it by a shade.
+        place = pixels / 255 * (self.COLOURS - 1)
+        below = np.minimum(place.astype(int), self.COLOURS - 2)
+        colours, shares = [], []
+        for corner in product((0, 1), repeat=3):
+            near = np.where(corner, place - below, 1 - (place - below))
+            r, g, b = np.moveaxis(below + corner, 2, 0)
+            colours.append((r * self.COLOURS + g) * self.COLOURS + b)
+            shares.append(near.prod(2))
+        colour, share = np.stack(colours), np.stack(shares)
+        found = []
+        for row in range(rows):
+            for column in range(columns):
+                at = tuple(slice(k * self.SIDE // 2, k * self.SIDE // 2 + self.SIDE) for k in (row, column))
+                both = (slice(None), *at)
+                seen = np.bincount(colour[both].ravel(), share[both].ravel(), minlength=self.COLOURS**3)
+                edges = np.bincount(turn[at].ravel(), strength[at].ravel(), minlength=self.EDGES) / 64
+                found.append(np.sqrt(np.concatenate([seen, edges]) / self.SIDE**2))
+        rows_ = np.asarray(found, np.float32)
+        return np.asarray(rows_ / np.linalg.norm(rows_, axis=1, keepdims=True))
 
 
 class Nearest:
-    """Compares a picture with the regions it was shown, the nearest cell for each.
+    """Compares a picture with the regions it was shown: the place in it that looks most like each.
 
     A region of A that looks like something in the picture speaks for A, one of B for B. Where the two regions of a pair
     show the same part, what they have in common cancels out; where they do not, it does not.
@@ -137,26 +172,18 @@ class Nearest:
     def begin(self) -> None:
         """Forget the pair before."""
         self._known: dict[str, list[NDArray[np.float32]]] = {"A": [], "B": []}
+        self._size = (1.0, 1.0)
 
     def learn(self, label: str, image: bytes, box: Sequence[float]) -> None:
         """Remember what the sharp region looks like."""
-        cells = self.eye.cells(image)
-        left, top, right, bottom = box
-        rows, columns = _within(top, bottom, cells.shape[0]), _within(left, right, cells.shape[1])
-        region = cells[rows][:, columns].mean((0, 1))
-        self._known[label].append(region / max(float(np.linalg.norm(region)), 1e-12))
+        self._known[label].append(self.eye.region(image, box))
+        self._size = (box[2] - box[0], box[3] - box[1])
 
     def tell(self, image: bytes) -> float:
         """Return how much nearer the regions of B are than those of A."""
-        cells = self.eye.cells(image).reshape(-1, len(self._known["A"][0]))
-        likeness = {label: (np.stack(known) @ cells.T).max(1).mean() for label, known in self._known.items()}
+        places = self.eye.regions(image, *self._size)
+        likeness = {label: (np.stack(known) @ places.T).max(1).mean() for label, known in self._known.items()}
         return float(likeness["B"] - likeness["A"])
-
-
-def _within(low: float, high: float, count: int) -> slice:
-    """Return the cells of a row that a stretch from `low` to `high` (shares) covers, at least one."""
-    first = min(int(low * count + 0.5), count - 1)
-    return slice(first, max(first + 1, int(high * count + 0.5)))
 
 
 @dataclass(frozen=True)
