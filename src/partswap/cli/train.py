@@ -179,12 +179,13 @@ def auxiliary(
         str,
         typer.Option(
             help="What to start from, NAME=WEIGHTS@LAYER+LAYER: an auxiliary, a torchvision or timm name, or your "
-            "classifier (trained folder, hf:FOLDER, file.py:function). Without layers: three of its last stages."
+            "classifier (trained folder, hf:FOLDER, file.py:function). Without layers: three of its last stages. "
+            "Two networks side by side, joined by a comma, know more than one."
         ),
     ] = "imagenet_resnet50",
     steps: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 1000,
     width: Annotated[int, typer.Option(help="Channels of the result.")] = 256,
-    neighbours: Annotated[int, typer.Option(help="An image's partner is one of so many most like it.")] = 30,
+    neighbours: Annotated[int, typer.Option(help="An image's partner is one of so many most like it.")] = 15,
     both_ways: Annotated[
         bool, typer.Option(help="Look at the mirror image, too: better matches, twice the time per image.")
     ] = True,

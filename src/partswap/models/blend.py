@@ -18,9 +18,12 @@ from partswap.cut.mirror import EvalModule
 from partswap.cut.trunk import PLUS, Trunk, Trunks
 from partswap.errors import SettingError, ShapeError
 from partswap.grid import resize_grid, to_cells
+from partswap.models.side_by_side import networks_of
 
-#: Principal components that are kept.
+#: Principal components that are kept of a network's layers.
 COMPONENTS = 512
+#: What was fitted and learned.
+STATE = ("mean", "basis", "offset", "known", "turn")
 
 
 class Blend(EvalModule):
@@ -47,7 +50,10 @@ class Blend(EvalModule):
         self.basis: Tensor  #: from the layers side by side to the result, ``(channels, e)``
         self.offset: Tensor  #: of the result, ``(e,)``
         self.known: Tensor  #: directions that stand for the cells it was fitted on, ``(k, e)``, if that was noted
-        self._set(torch.zeros(sum(self.widths)), torch.zeros(sum(self.widths), 0), torch.zeros(0), torch.zeros(0, 0))
+        self.turn: Tensor  #: from several networks' results side by side to one, ``(channels, e)``; may be empty
+        channels = sum(self.widths)
+        empty = (torch.zeros(channels), torch.zeros(channels, 0), torch.zeros(0), torch.zeros(0, 0), torch.zeros(0, 0))
+        self._set(*empty)
 
     @property
     def is_fitted(self) -> bool:
@@ -73,13 +79,24 @@ class Blend(EvalModule):
         """Return the layers' grids as they are, side by side: ``(n, channels, h, w)``."""
         return torch.cat([resize_grid(grids, self.trunks.grid) for grids in self.trunks(images)], 1)
 
+    @property
+    def networks(self) -> list[list[int]]:
+        """Numbers of the layers of each network: one list, unless several are side by side."""
+        return networks_of(self.layers)
+
     def forward(self, images: Tensor) -> Tensor:
         """Return the grids of images."""
         grids = self._one_way(images)
         if self.both_ways:
             grids = (grids + self._one_way(images.flip(3)).flip(3)) / 2
         around = F.avg_pool2d(grids, 3, 1, 1, count_include_pad=False) if self.smoothing else grids
-        return torch.lerp(grids, around, self.smoothing)
+        grids = torch.lerp(grids, around, self.smoothing)
+        if not self.is_fitted or len(self.networks) == 1:
+            return grids
+        # What each network knows of a cell counts the same.
+        each = grids.shape[1] // len(self.networks)
+        grids = torch.cat([F.normalize(own, dim=1) for own in grids.split(each, 1)], 1)
+        return torch.einsum("nchw,ce->nehw", grids, self.turn) if len(self.turn) else grids
 
     def _one_way(self, images: Tensor) -> Tensor:
         grids = self.raw(images)
@@ -95,7 +112,15 @@ class Blend(EvalModule):
         made.both_ways, made.smoothing = both_ways, smoothing
         return made
 
-    def with_state(self, mean: Tensor, basis: Tensor, offset: Tensor, known: Tensor | None = None) -> Blend:
+    def mapped(self, matrix: Tensor, known: Tensor) -> Blend:
+        """Return the same with what it gives mapped by ``(channels, e)``, and the directions `known` noted."""
+        if len(self.networks) > 1:
+            return self.with_state(self.mean, self.basis, self.offset, known, matrix)
+        return self.with_state(self.mean, self.basis @ matrix, self.offset @ matrix, known)
+
+    def with_state(
+        self, mean: Tensor, basis: Tensor, offset: Tensor, known: Tensor | None = None, turn: Tensor | None = None
+    ) -> Blend:
         """Return the same layers with what was fitted."""
         if tuple(mean.shape) != (sum(self.widths),) or tuple(basis.shape) != (len(mean), len(offset)):
             raise ShapeError(
@@ -104,13 +129,12 @@ class Blend(EvalModule):
             )
         made = copy.copy(self)
         made._buffers = {}  # not those of the original
-        made._set(
-            *(tensor.to(self.mean) for tensor in (mean, basis, offset)), known if known is not None else self.known
-        )
+        known, turn = (self.known if known is None else known), (self.turn if turn is None else turn)
+        made._set(*(tensor.to(self.mean) for tensor in (mean, basis, offset, known, turn)))
         return made
 
     def _set(self, *tensors: Tensor) -> None:
-        for name, tensor in zip(("mean", "basis", "offset", "known"), tensors, strict=True):
+        for name, tensor in zip(STATE, tensors, strict=True):
             self.register_buffer(name, tensor)
 
     def fitted(self, cells: Tensor, components: int = COMPONENTS) -> Blend:
@@ -118,14 +142,21 @@ class Blend(EvalModule):
         if len(cells) < 2:
             raise SettingError(f"{len(cells)} cells to fit on.", "Use more images.")
         mean = cells.mean(0)
-        sides = blended(cells, self.widths, mean)
-        middle = sides.mean(0)
-        count = min(components, *sides.shape)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # components are found from random directions
-            _, _, basis = torch.svd_lowrank(sides - middle, q=min(count + 32, *sides.shape), niter=3)
-        basis = basis[:, :count].contiguous()
+        sides = blended(cells, self.widths, mean).split(self.widths, 1)
+        own = [torch.cat([sides[layer] for layer in layers], 1) for layers in self.networks]
+        count = min(components, len(cells), *(side.shape[1] for side in own))
+        found = [_components(side, count) for side in own]
+        basis, middle = torch.block_diag(*(b for b, _ in found)), torch.cat([m for _, m in found])
         return self.with_state(mean, basis, -(middle @ basis))
+
+
+def _components(cells: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the first principal components ``(channels, count)`` of cells, and their mean."""
+    middle = cells.mean(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # components are found from random directions
+        _, _, basis = torch.svd_lowrank(cells - middle, q=min(count + 32, *cells.shape), niter=3)
+    return basis[:, :count].contiguous(), middle
 
 
 def up_to(model: nn.Module, layer: str | None, *, size: int | tuple[int, int] = 224) -> Trunk | Blend:

@@ -5,6 +5,7 @@ What two networks know of a cell differs; an auxiliary may be made of layers of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -47,6 +48,15 @@ class SideBySide(nn.Module):
                 own = F.interpolate(own, size, mode="bilinear", align_corners=False, antialias=True)
             said = network(own)
         return said
+
+
+def networks_of(layers: Sequence[str]) -> list[list[int]]:
+    """Return the numbers of the layers of each network; names without a network are of a single one."""
+    found: dict[str, list[int]] = {}
+    for number, layer in enumerate(layers):
+        network = re.match(r"networks\.\d+\.", layer)
+        found.setdefault(network[0] if network else "", []).append(number)
+    return list(found.values())
 
 
 def layers_of(number: int, layers: Sequence[str]) -> list[str]:

@@ -51,7 +51,7 @@ class MatchRecipe:
     steps: int = 1000  #: of the optimiser
     again: int = 500  #: steps of the second round; 0 is none
     pairs: int = 32  #: pairs of images per step
-    neighbours: int = 30  #: an image's partner is one of so many that are most like it
+    neighbours: int = 15  #: an image's partner is one of so many that are most like it
     temperature: float = 0.07  #: of the softmax over a partner's cells
     lr: float = 1e-3  #: learning rate of AdamW
     weight_decay: float = 0.01
@@ -129,7 +129,7 @@ def train_auxiliary(
         matrix, mutual = learn_map(cells, recipe, track=track)
         mapped = F.normalize(cells.flatten(0, 1) @ matrix.T, dim=1)
         known = typical(mapped, KNOWN, recipe.seed)
-        model = blend.with_state(blend.mean, blend.basis @ matrix.T, blend.offset @ matrix.T, known)
+        model = blend.mapped(matrix.T, known)
         one_way = replace(opened, model=model.looking(smoothing=recipe.smoothing))  # both ways all are found again
         record = {
             **settings,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from partswap.cut.trunk import PLUS, usual_layers
 from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError
 from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
-from partswap.models.blend import Blend
+from partswap.models.blend import STATE, Blend
 from partswap.models.checkpoints import Trained, load_trained, read_about
 from partswap.models.fingerprint import weights_digest
 from partswap.models.side_by_side import BESIDE, SideBySide, joined, layers_of
@@ -53,14 +53,16 @@ class Learned(Trained):
 
     def stored(self) -> dict[str, Tensor]:
         """Return what was learned; the network below has a file of its own."""
-        return {name: getattr(self.model, name) for name in ("mean", "basis", "offset", "known")}
+        return {name: getattr(self.model, name) for name in STATE}
 
     @staticmethod
     def restored(model: nn.Module, state: Mapping[str, Tensor], where: str) -> nn.Module:
         """Return the network with what was learned put in."""
         assert isinstance(model, Blend)
         try:
-            return model.with_state(*(state[name] for name in ("mean", "basis", "offset", "known")))
+            # Older ones are of one network, and have nothing to turn.
+            mean, basis, offset, known = (state[name] for name in STATE[:4])
+            return model.with_state(mean, basis, offset, known, state.get("turn"))
         except (KeyError, ShapeError) as error:
             raise FileFormatError(f"{where} does not hold what model.json tells of.", "Train it again.") from error
 
