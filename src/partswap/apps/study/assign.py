@@ -17,14 +17,9 @@ def assign(lessons: Sequence[Lesson], participants: int, blocks: int, *, seed: i
     often so far; of these, one whose condition (method and setup) the participant has had least. Which class is called
     A is balanced over the uses of a lesson and over a participant's blocks.
     """
-    pairs = {lesson.pair for lesson in lessons}
     if participants < 1 or blocks < 1:
         raise SettingError(f"{participants} participants with {blocks} pairs each.", "Use 1 or more of both.")
-    if blocks > len(pairs):
-        raise SettingError(
-            f"a participant cannot see {blocks} pairs of classes: there are {len(pairs)}.",
-            f"Use --blocks {len(pairs)} or fewer, or runs with more classes.",
-        )
+    check_blocks(blocks, len({lesson.pair for lesson in lessons}))
     rng = random.Random(f"{seed}/assignment")
     given: Counter[int] = Counter()
     swapped: Counter[int] = Counter()
@@ -47,6 +42,15 @@ def assign(lessons: Sequence[Lesson], participants: int, blocks: int, *, seed: i
         rng.shuffle(mine)
         slots.append(tuple(mine))
     return tuple(slots)
+
+
+def check_blocks(blocks: int, pairs: int) -> None:
+    """Raise an error if a participant cannot see so many pairs of classes."""
+    if blocks > pairs:
+        raise SettingError(
+            f"a participant cannot see {blocks} pairs of classes: there are {pairs}.",
+            f"Use --blocks {pairs} or fewer, or runs with more classes.",
+        )
 
 
 def _flip(swapped: int, straight: int, mine: int, blocks: int, rng: random.Random) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from PIL.Image import Image
 
-from partswap.apps.study.assign import assign
+from partswap.apps.study.assign import assign, check_blocks
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
 from partswap.apps.study.render import Album, box_of, highlighted, view
 from partswap.data.base import Dataset, open_dataset
@@ -103,7 +103,7 @@ def plan_study(
     runs: Sequence[str | Path], out: Path, choices: Choices, *, track: Track = no_progress
 ) -> tuple[Study, dict[str, int]]:
     """Make a study in the folder `out`; returns it, and how many pairs of classes each setup has."""
-    refuse_strangers(out, "study", [])
+    refuse_strangers(out, "study", [], ["images"])
     opened = [read_run(folder) for folder in runs]
     _check_alike(opened, choices)
     first = opened[0]
@@ -125,6 +125,7 @@ def plan_study(
                 f"no pair of classes has {choices.learning} image pairs for the setup {setup!r}.",
                 "Ask for fewer (--learning), or add runs with another --seed: each draws other distractors.",
             )
+    check_blocks(choices.blocks, len(chosen))
     album = Album(out)
     pairs, lessons = _draw(chosen, data, tests, preprocess, grid, choices, album, rng, track)
     album.close()
@@ -210,6 +211,12 @@ def _choose(
     """Return the pairs of classes and their lessons' image pairs; of the two directions of a pair one is taken."""
     labels = tests.labels().tolist()
     usable: dict[tuple[int, int], Chosen] = {}
+    most = max((min(labels.count(c) for c in classes) for classes in found), default=0)
+    if found and most < choices.questions // 2:
+        raise SettingError(
+            f"{choices.test_split!r} has {most} images of a class, and a test needs {choices.questions // 2}.",
+            "Ask fewer questions (--questions), or use more images.",
+        )
     for classes, pairs in found.items():
         if min(labels.count(c) for c in classes) < choices.questions // 2:
             continue

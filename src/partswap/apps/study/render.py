@@ -60,6 +60,8 @@ class Album:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "images").mkdir(parents=True, exist_ok=True)
+        for leftover in (folder / "images").glob("?" * 32 + ".jpg"):  # of a plan that was killed
+            leftover.unlink()
         self._kinds: dict[str, list[str]] = {}
 
     def add(self, picture: Image.Image, kind: str) -> str:
