@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 RUNTIME := $(VENV)/.runtime-installed
 DEVELOP := $(VENV)/.develop-installed
 
-.PHONY: demo test lint types browser bench clean help
+.PHONY: demo test lint types browser postgres bench clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -14,7 +14,7 @@ help:  ## list the targets
 demo: $(RUNTIME)  ## explain some birds, print a table, write out/demo/report.html
 	$(BIN)/partswap demo
 
-test: $(DEVELOP) lint types browser  ## lint, types, tests
+test: $(DEVELOP) lint types browser postgres  ## lint, types, tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(DEVELOP)  ## ruff
@@ -34,6 +34,13 @@ browser:
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; } || \
 	echo "no Chromium here: tests of pages will be skipped"
+
+# Studies are tested on a real PostgreSQL server, which the tests start; installed in the same way.
+postgres:
+	@command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql) >/dev/null 2>&1; } || \
+	echo "no PostgreSQL here: tests that need one will be skipped"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

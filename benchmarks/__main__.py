@@ -106,7 +106,29 @@ def write_tables() -> None:
             "",
         ]
     lines += agreement_table(found)
+    lines += study_table(found)
     (RESULTS / "README.md").write_text("\n".join(lines))
+
+
+def study_table(found: dict[str, Any]) -> list[str]:
+    rows = [found[name] for name in ("study_sqlite", "study_postgresql") if name in found]
+    if not rows:
+        return []
+    title = [f"## A study: {rows[0]['participants']} participants at once", ""]
+    title += ["`python -m benchmarks.study`: milliseconds from sending an answer to its being stored, on loopback.", ""]
+    head = [
+        "| database | answers | errors | answers per second | p50 | p95 | p99 |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    return (
+        [*title, *head]
+        + [
+            f"| {r['database']} | {r['answers']:,} | {r['errors']} | {r['answers_per_second']} | {r['p50_ms']} "
+            f"| {r['p95_ms']} | {r['p99_ms']} |"
+            for r in rows
+        ]
+        + [""]
+    )
 
 
 def agreement_table(found: dict[str, Any]) -> list[str]:
