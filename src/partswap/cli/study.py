@@ -123,7 +123,9 @@ def serve(
     from partswap.apps.study.serving import serve as run
 
     if simulate:
-        if database is None:
+        if database is None:  # one of their own, made anew every time
+            for old in folder.glob("simulated.db*"):
+                old.unlink()
             database = f"sqlite:///{(folder / 'simulated.db').absolute()}"
         _simulate(open_site(folder, database), simulate, noise, lapse, seed, folder)
         return

@@ -55,8 +55,8 @@ def test_guessing_tokens_is_slowed_down(site, client):
     answers = [client.get(f"/s/guess{k}").status_code for k in range(40)]
     assert answers[:30] == [404] * 30
     assert answers[-1] == 429
-    # While someone guesses from an address, nothing is opened to it.
-    assert client.get(f"/s/{site.database.add()}").status_code == 429
+    # Others at the same address (a classroom, a proxy) are not locked out by it.
+    assert client.get(f"/s/{site.database.add()}").status_code == 200
 
 
 def test_no_label_or_mapping_is_reachable(site, client):
@@ -239,7 +239,8 @@ def test_answers_and_joining_keep_to_a_pace(site, client):
     assert codes[0] == 200
     assert 429 in codes
     strangers = TestClient(make_app(site), follow_redirects=False)
-    joined = [strangers.post("/join", data={"PROLIFIC_PID": f"p{k}"}).status_code for k in range(25)]
+    joined = [strangers.post("/join", data={"PROLIFIC_PID": f"p{k}"}).status_code for k in range(65)]
+    assert 429 not in joined[:60]
     assert joined[-1] == 429
 
 
@@ -247,7 +248,6 @@ def test_a_pace_recovers_with_time():
     now = [0.0]
     pace = Pace(2.0, 4, clock=lambda: now[0])
     assert [pace.passes("a") for _ in range(6)] == [True] * 4 + [False] * 2
-    assert pace.exhausted("a")
     assert pace.passes("b")
     now[0] += 0.5
     assert pace.passes("a")

@@ -50,11 +50,6 @@ class Pace:
         self._left[who] = (left - 1 if left >= 1 else left, now)
         return left >= 1
 
-    def exhausted(self, who: str) -> bool:
-        """Tell whether someone is beyond the pace, without counting."""
-        left, last = self._left.get(who, (float(self.burst), self.clock()))
-        return left + (self.clock() - last) * self.rate < 1
-
 
 class Guard:
     """Refuses what no page of ours sends, and adds our headers to whatever is answered."""
