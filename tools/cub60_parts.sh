@@ -10,7 +10,7 @@ partswap=${PARTSWAP:-$(cd "$(dirname "$0")/.." && pwd)/.venv/bin/partswap}
 export PARTSWAP_CACHE="$out/cache"
 
 "$partswap" train auxiliary --data cub --path "$cub" --out "$out/aux" \
-    --start "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors"
+    --start "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors,efficientnet_lite0=$weights/tf_efficientnet_lite0_imagenet.safetensors"
 for model in resnet50 vgg16; do
     run() { # folder flags...
         folder=$1

@@ -6,13 +6,17 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
+from torch import nn
 from typer.testing import CliRunner
 
 from partswap import Explainer, aviary, load_auxiliary
 from partswap.cli.main import app
+from partswap.cut.trunk import Trunks
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
 from partswap.errors import FileFormatError, LayerError, PartswapError, SettingError
@@ -25,6 +29,8 @@ from partswap.models.blend import Blend
 from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.open import open_classifier
+from partswap.models.side_by_side import SideBySide
+from partswap.preprocess import Preprocess
 from partswap.studies.matching import match_parts, measure_auxiliary
 from partswap.training.auxiliary import MatchRecipe, learn_map, match_loss, nearest_images, recurrence, train_auxiliary
 from published_files import write
@@ -332,3 +338,45 @@ def test_on_the_command_line(tmp_path):
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert isinstance(load_auxiliary(str(tmp_path / "aux")).model, Blend)
+
+
+# -- several networks side by side ------------------------------------------------------------------------------------
+
+
+def test_networks_side_by_side_see_images_as_they_want_them():
+    torch.manual_seed(0)
+    one, two = (nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.ReLU()).eval() for _ in range(2))
+    first = Preprocess(32, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
+    second = Preprocess(64, mean=(0.5, 0.5, 0.5), std=(0.5, 0.25, 0.5))
+    both = SideBySide([one, two], [first, replace(second, size=32)])
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8))
+    own, theirs = first.tensor(image)[None], replace(second, size=32).tensor(image)[None]
+    grids = Trunks(both, ["networks.0.1", "networks.1.1"], size=32)(own)
+    assert torch.allclose(grids[0], one(own), atol=1e-5)
+    assert torch.allclose(grids[1], two(theirs), atol=1e-5)
+    # Another size is resized to.
+    larger = Trunks(SideBySide([one, two], [first, second]), ["networks.0.1", "networks.1.1"], size=32)(own)
+    assert larger[0].shape[2:] == (4, 4)
+    assert larger[1].shape[2:] == (8, 8)
+
+
+def test_two_networks_are_reduced_alike_and_come_back_from_the_folder(birds, tmp_path):
+    start = "aviary:vgg,aviary:resnet"
+    made = train_auxiliary(birds, start, QUICK, tmp_path / "aux", cache=tmp_path / "cache")
+    assert {layer.split(".")[1] for layer in made.layers} == {"0", "1"}
+    assert made.model.basis.shape[1] == 2 * QUICK.components
+    assert made.model.turn.shape == (2 * QUICK.components, QUICK.width)
+    canvases = [birds.image(k) for k in range(3)]
+    again = load_auxiliary(str(tmp_path / "aux"))
+    grids = again.grids(canvases)
+    assert grids.shape[1] == QUICK.width
+    # Each network's part has length 1 before the map, whatever it is made of.
+    plain = made.model.with_state(made.model.mean, made.model.basis, made.model.offset, turn=torch.zeros(0, 0))
+    parts = plain(again.inputs(canvases)).split(QUICK.components, 1)
+    assert all(torch.allclose(part.norm(dim=1), torch.ones(3, *part.shape[2:]), atol=1e-4) for part in parts)
+    assert torch.allclose(grids, torch.einsum("nchw,ce->nehw", torch.cat(parts, 1), made.model.turn), atol=1e-5)
+    # One network of the two is not the map of the other.
+    own = sum(made.model.widths[layer] for layer in made.model.networks[0])
+    assert not made.model.basis[:own, QUICK.components :].any()
+    with pytest.raises(SettingError, match=r"made of 2 networks, and 1 files"):
+        load_learned(tmp_path / "aux", "one.safetensors")

@@ -47,13 +47,14 @@ async def until_killed(base: str, tokens: list[str], acknowledged: dict[tuple[in
         await asyncio.gather(*(one(client, number) for number in range(len(tokens))))
 
 
-async def killed(
-    server, port: int, tokens: list[str], acknowledged: dict[tuple[int, int], str], *, after: float
-) -> None:
-    """Kill the server in the middle of everyone's answers."""
-    stop = asyncio.Event()
+async def killed(server, port: int, tokens: list[str], acknowledged: dict[tuple[int, int], str], *, after: int) -> None:
+    """Kill the server in the middle of everyone's answers, when it has acknowledged so many more."""
+    stop, enough = asyncio.Event(), len(acknowledged) + after
     crowd = asyncio.create_task(until_killed(f"http://127.0.0.1:{port}", tokens, acknowledged, stop))
-    await asyncio.sleep(after)
+    for _ in range(6000):
+        if len(acknowledged) >= enough:
+            break
+        await asyncio.sleep(0.01)
     os.kill(server.pid, signal.SIGKILL)
     server.wait()
     stop.set()
@@ -73,8 +74,8 @@ def test_killed_in_the_middle_every_acknowledged_answer_is_there_once(tmp_path, 
         for _ in range(2):  # killed, and killed again after the restart
             server = start_server(tmp_path, url, port)
             before = len(acknowledged)
-            asyncio.run(killed(server, port, tokens, acknowledged, after=0.6 + 0.05 * (kill % 10)))
-            assert len(acknowledged) > before, "nobody had answered yet"
+            asyncio.run(killed(server, port, tokens, acknowledged, after=40 + 13 * (kill % 10)))
+            assert len(acknowledged) >= before + 40
             stored = site.database.all_answers()
             slots = {site.database.find(token).id: number for number, token in enumerate(tokens)}
             found = {(slots[row["participant"]], row["step"]): row["choice"] for row in stored}
