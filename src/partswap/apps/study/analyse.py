@@ -1,8 +1,9 @@
 """What people learned: test accuracy per method and setup, with intervals, tests, times and exclusions.
 
 Answers of one person are alike, and so are answers about one pair of classes. Intervals draw people and pairs anew,
-each on its own (the pigeonhole bootstrap), and the test that two methods teach equally well shuffles the names of the
-methods among the blocks of one pair and setup, which is what was assigned at random.
+each on its own (the pigeonhole bootstrap); differences of methods are taken within pairs. The test that two methods
+teach equally well shuffles the names of the methods among the blocks of one pair and setup, which is what was assigned
+at random.
 """
 
 from __future__ import annotations
@@ -113,14 +114,14 @@ def analyse(answers: pa.Table, methods: Mapping[str, str], rules: Rules, *, seed
     setups = sorted({block.setup for block in blocks}, key=["random", "consistent"].index)
     first = next(iter(methods))
     for setup in setups:
-        mine = [block for block in blocks if block.setup == setup]
-        weights = _drawn(mine, rng)
+        draws = _Draws([block for block in blocks if block.setup == setup], rng)
         for method in methods:
-            if any(block.method == method for block in mine):
-                accuracy[setup, method] = _accuracy(mine, method, weights)
+            if any(block.method == method for block in draws.blocks):
+                accuracy[setup, method] = _accuracy(draws, method)
         for method in methods:
             if method != first and {(setup, first), (setup, method)} <= set(accuracy):
-                differences[setup, method] = _difference(mine, first, method, weights, rng)
+                gap = _difference(draws, first, method, rng)
+                differences |= {} if gap is None else {(setup, method): gap}
     people, pairs = ({getattr(block, name) for block in blocks} for name in ("participant", "pair"))
     return Analysis(simulated, len(people), len(pairs), excluded, accuracy, differences, dict(methods))
 
@@ -173,28 +174,64 @@ def _block(participant: int, rows: Sequence[Mapping[str, Any]]) -> BlockScore | 
     )  # fmt: skip
 
 
-def _drawn(blocks: Sequence[BlockScore], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return how often each block counts in each draw, ``(draws, blocks)``: people times pairs, drawn separately."""
-    weights = np.ones((RESAMPLES, len(blocks)))
-    for name in ("participant", "pair"):
-        _, which = np.unique([getattr(block, name) for block in blocks], return_inverse=True)
-        count = int(which.max()) + 1
-        drawn = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-        weights *= drawn[:, which]
-    return weights
+class _Draws:
+    """Blocks drawn anew many times: people and pairs of classes, each on its own."""
+
+    def __init__(self, blocks: Sequence[BlockScore], rng: np.random.Generator) -> None:
+        self.blocks = blocks
+        self.right, self.asked = (np.array([getattr(b, name) for b in blocks], float) for name in ("right", "asked"))
+        self.method = np.array([block.method for block in blocks])
+        _, who = np.unique([block.participant for block in blocks], return_inverse=True)
+        _, self.pair = np.unique([block.pair for block in blocks], return_inverse=True)
+        self.people = _counts(int(who.max()) + 1, rng)[:, who]
+        self.pairs = _counts(int(self.pair.max()) + 1, rng)
+
+    def accuracy(self, method: str) -> NDArray[np.float64]:
+        """Return the accuracy of a method in every draw; draws without it are nan."""
+        weights = self.people * self.pairs[:, self.pair] * (self.method == method)
+        with np.errstate(invalid="ignore"):
+            return np.asarray((weights @ self.right) / (weights @ self.asked))
+
+    def difference(self, first: str, other: str) -> NDArray[np.float64]:
+        """Return how far one method is ahead of another within pairs, in every draw."""
+        mine, theirs = (np.broadcast_to(self.method == name, self.people.shape) for name in (first, other))
+        return within_pairs(mine, theirs, self.right, self.asked, self.pair, self.people, self.pairs)
 
 
-def _means(blocks: Sequence[BlockScore], method: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the accuracy of a method in every draw; draws without it are left out (nan)."""
-    mine = np.array([block.method == method for block in blocks])
-    right, asked = (np.array([getattr(block, name) for block in blocks], float) * mine for name in ("right", "asked"))
+def _counts(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    return rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES).astype(float)
+
+
+def within_pairs(
+    first: NDArray[np.bool_],
+    other: NDArray[np.bool_],
+    right: NDArray[np.float64],
+    asked: NDArray[np.float64],
+    pair: NDArray[np.int64],
+    people: NDArray[np.float64] | None = None,
+    pairs: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Return the mean over pairs of the difference of two methods, for every row of names.
+
+    Pairs without both do not count. `first` and `other` ``(rows, blocks)`` say which blocks are of which method;
+    `people` ``(rows, blocks)`` and `pairs` ``(rows, pairs)`` how often a block's participant and a pair count, once by
+    default. Some pairs are harder than others: within pairs, that is no matter.
+    """
+    of_pair = np.eye(int(pair.max()) + 1)[pair]
+    shares = []
+    for names in (first, other):
+        weights = names if people is None else names * people
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares.append(((weights * right) @ of_pair) / ((weights * asked) @ of_pair))
+    gaps = shares[0] - shares[1]
+    counts = np.where(np.isnan(gaps), 0.0, 1.0 if pairs is None else pairs)
     with np.errstate(invalid="ignore"):
-        return np.asarray((weights @ right) / (weights @ asked))
+        return np.asarray((np.nan_to_num(gaps) * counts).sum(1) / counts.sum(1))
 
 
-def _accuracy(blocks: Sequence[BlockScore], method: str, weights: NDArray[np.float64]) -> Accuracy:
-    mine = [block for block in blocks if block.method == method]
-    low, high = np.nanpercentile(_means(blocks, method, weights), [2.5, 97.5])
+def _accuracy(draws: _Draws, method: str) -> Accuracy:
+    mine = [block for block in draws.blocks if block.method == method]
+    low, high = np.nanpercentile(draws.accuracy(method), [2.5, 97.5])
     return Accuracy(
         sum(block.right for block in mine) / sum(block.asked for block in mine), float(low), float(high), len(mine),
         len({block.participant for block in mine}), float(np.mean([block.before for block in mine])),
@@ -202,29 +239,22 @@ def _accuracy(blocks: Sequence[BlockScore], method: str, weights: NDArray[np.flo
     )  # fmt: skip
 
 
-def _difference(
-    blocks: Sequence[BlockScore], first: str, other: str, weights: NDArray[np.float64], rng: np.random.Generator
-) -> Difference:
-    drawn = _means(blocks, first, weights) - _means(blocks, other, weights)
-    low, high = np.nanpercentile(drawn, [2.5, 97.5])
-    both = [block for block in blocks if block.method in (first, other)]
-    is_first = np.array([block.method == first for block in both])
-    right, asked = (np.array([getattr(block, name) for block in both], float) for name in ("right", "asked"))
-    ahead = float(_gap(is_first[None], right, asked)[0])
-    names = np.empty((SHUFFLES, len(both)), bool)
-    _, pairs = np.unique([block.pair for block in both], return_inverse=True)
-    for pair in range(int(pairs.max()) + 1):
-        at = np.flatnonzero(pairs == pair)
-        order = rng.random((SHUFFLES, len(at))).argsort(1)
-        names[:, at] = is_first[at][order]
+def _difference(draws: _Draws, first: str, other: str, rng: np.random.Generator) -> Difference | None:
+    """Return how far a method is ahead, None if no pair of classes was taught with both."""
+    both = np.isin(draws.method, (first, other))
+    is_first, right, asked = draws.method[both] == first, draws.right[both], draws.asked[both]
+    _, pair = np.unique(draws.pair[both], return_inverse=True)
+    ahead = float(within_pairs(is_first[None], ~is_first[None], right, asked, pair)[0])
+    if np.isnan(ahead):
+        return None
+    low, high = np.nanpercentile(draws.difference(first, other), [2.5, 97.5])
+    names = np.empty((SHUFFLES, len(right)), bool)
+    for number in range(int(pair.max()) + 1):
+        at = np.flatnonzero(pair == number)
+        names[:, at] = is_first[at][rng.random((SHUFFLES, len(at))).argsort(1)]
     # The assignment that was made counts as one of them.
-    as_far = np.abs(_gap(names, right, asked)) >= abs(ahead) - 1e-12
+    as_far = np.abs(within_pairs(names, ~names, right, asked, pair)) >= abs(ahead) - 1e-12
     return Difference(ahead, float(low), float(high), float((1 + as_far.sum()) / (1 + SHUFFLES)))
-
-
-def _gap(names: NDArray[np.bool_], right: NDArray[np.float64], asked: NDArray[np.float64]) -> NDArray[np.float64]:
-    mine, theirs = names.astype(float), (~names).astype(float)
-    return np.asarray((mine @ right) / (mine @ asked) - (theirs @ right) / (theirs @ asked))
 
 
 # -- saying it ---------------------------------------------------------------------------------------------------------
@@ -270,7 +300,7 @@ def paragraph(found: Analysis) -> str:
             if where == setup
         ]
         if gaps:
-            told.append(f"{first} differs by {'; '.join(gaps)}.")
+            told.append(f"Within pairs of classes {first} differs by {'; '.join(gaps)}.")
     times = list(found.accuracy.values())
     if not found.simulated:
         learning, answering = (np.median([getattr(t, name) for t in times]) for name in ("learning_s", "answer_s"))
