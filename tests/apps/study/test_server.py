@@ -100,6 +100,10 @@ def test_pages_work_without_javascript(tmp_path):
     assert response.status_code == 303
     assert response.headers["location"] == f"/s/{token}"
     assert read_page(client.get(f"/s/{token}").text).phase == "instructions"
+    refused = client.post(f"/s/{token}", data={"step": 7, "choice": "A"})
+    assert refused.status_code == 409
+    assert "has not been shown yet" in refused.text
+    assert "<html" in refused.text
 
 
 def test_what_cannot_be_an_answer_is_refused(tmp_path):

@@ -107,6 +107,11 @@ def make_app(site: Site) -> FastAPI:
             return note("Too many wrong links", "Please wait a minute.", 429, retry_after="60")
         return note("This link leads nowhere", "Please use the link exactly as you were given it.", 404)
 
+    def refused(request: Request, status: int, **told: str) -> Any:
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse(told, status, {"retry-after": "1"} if "wait" in told else {})
+        return note("Not yet" if "wait" in told else "This cannot be done", " ".join(told.values()), status)
+
     def content(who: Participant, token: str) -> str:
         steps = site.steps_of(who.slot)
         if who.done >= len(steps):
@@ -186,17 +191,15 @@ def make_app(site: Site) -> FastAPI:
         client_ms: Annotated[float | None, Form()] = None,
     ) -> Any:
         if not answering.passes(token):
-            return JSONResponse(
-                {"wait": "That was very fast. The page goes on in a moment."}, 429, {"retry-after": "1"}
-            )
+            return refused(request, 429, wait="That was very fast. Please go on in a moment.")
         who = database.find(token)
         if who is None:
             return stranger(request)
         steps = site.steps_of(who.slot)
         if step > who.done or step >= len(steps):
-            return JSONResponse({"error": "This step has not been shown yet."}, 409)
+            return refused(request, 409, error="This step has not been shown yet.")
         if choice not in steps[step].choices:
-            return JSONResponse({"error": "That is not among the answers."}, 422)
+            return refused(request, 422, error="That is not among the answers.")
         if client_ms is not None and not (math.isfinite(client_ms) and 0 <= client_ms < 1e9):
             client_ms = None
         # A page needs a moment to be shown; half the time is what no honest clock falls short of.
@@ -205,7 +208,7 @@ def make_app(site: Site) -> FastAPI:
         if found is None:
             return stranger(request)
         if found.early:
-            return JSONResponse({"wait": "Please look a little longer."}, 425, {"retry-after": "1"})
+            return refused(request, 425, wait="Please go back and look a little longer.")
         if "application/json" in request.headers.get("accept", ""):
             return JSONResponse({"step": found.participant.done, "html": content(found.participant, token)})
         return RedirectResponse(f"/s/{token}", 303)
