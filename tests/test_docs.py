@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
         "search.find",
         "cut.network",
         "store",
+        "words",
     ],
 )
 def test_examples_in_docstrings_run(name):

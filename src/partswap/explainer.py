@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import random
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,18 @@ from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
 from partswap.models.preprocessing import as_preprocess
+from partswap.pixels import PixelJudge, pairs_of, with_check
 from partswap.preprocess import stacked
 from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
 from partswap.search.problem import CellParts, Problem
-from partswap.target import choose_target, classes_of, predicted_as, true_class
+from partswap.target import choose_target, find_distractors, predicted_as, true_class
 from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
 AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
 #: Cells that are less alike to what an auxiliary learned from, relative to that itself, are strange to it.
 FAMILIAR = 0.8
-#: How many distractors are looked for in a data set.
-DISTRACTORS = 20
 
 
 class PartswapWarning(UserWarning):
@@ -152,6 +151,7 @@ class Explainer:
         query_parts: CellParts | None = None,
         distractor_parts: Sequence[CellParts] | None = None,
         words: Speaker | str | Path | None = None,
+        pixel: bool = False,
     ) -> Counterfactual:
         """Explain one image.
 
@@ -175,6 +175,9 @@ class Explainer:
             The parts each cell of the query, and of each distractor, holds; for methods that want to know, and words.
         words : Speaker, str or Path, optional
             Say the result in words (``cf.words``) with what ``partswap train words`` saved to a folder.
+        pixel : bool
+            Check the result in pixels (``cf.pixel``): regions are pasted into the query and the whole network is run.
+            Among sets of edits that flip its decision in feature space, ours then prefers one that does so in pixels.
         """
         speaker = None if words is None else self.speaker(words)
         truth = true_class(query, label, distractors, self.class_names, self.cut.classes)
@@ -183,7 +186,9 @@ class Explainer:
             raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
         if isinstance(distractors, Dataset):
             aim, why = choose_target(encoded.logits[0], target, truth, None, self.class_names)
-            donors = self._find(distractors, aim, encoded.names[0])
+            donors = find_distractors(
+                distractors, aim, encoded.names[0], self.encode, self.class_names, self.cut.classes
+            )
         else:
             donors = self.encode(distractors)
             aim, why = choose_target(encoded.logits[0], target, truth, donors.logits, self.class_names)
@@ -217,7 +222,11 @@ class Explainer:
             distractor_parts=_parts_of(distractor_parts, kept),
             about=self._about(encoded, donors, kept, aim, why, truth),
         )
+        judge = self._judge(problem.about.pictures, aim) if pixel else None
+        problem = replace(problem, judge=judge)
         cf = (self.method if method is None else self.resolve_method(method)).solve(self.plan, problem)
+        if judge is not None:
+            cf = with_check(cf, judge([pairs_of(cf)])[0], self.class_names)
         if speaker is None:
             return cf
         annotated = None
@@ -244,15 +253,16 @@ class Explainer:
         *,
         keep_misclassified: bool = False,
         words: Speaker | str | Path | None = None,
+        pixel: bool = False,
     ) -> list[Counterfactual]:
         """Explain several images with the same distractors, whose features are computed once."""
         encoded = self.encode(queries)
         donors = distractors if isinstance(distractors, Dataset) else self.encode(distractors)
+        told: dict[str, Any] = {"keep_misclassified": keep_misclassified, "words": words, "pixel": pixel}
         with self.track("explanations", len(encoded)) as advance:
             found = []
             for k in range(len(encoded)):
-                one = encoded.select([k])
-                found.append(self.explain(one, donors, target, keep_misclassified=keep_misclassified, words=words))
+                found.append(self.explain(encoded.select([k]), donors, target, **told))
                 advance(1)
         return found
 
@@ -270,6 +280,28 @@ class Explainer:
             )
         inputs = stacked([self.preprocess(image)[0] for image in cf.images(query, distractors)]).to(self.device)
         return verify_inputs(cf, self.cut, inputs[0], inputs[1:], atol)
+
+    def pixel_check(self, cf: Counterfactual) -> Counterfactual:
+        """Return a counterfactual with its pixel check: its regions are pasted, and the whole network is run.
+
+        Images that are not attached to it are read again from their files.
+        """
+        pictures = cf.pictures
+        if pictures is None:
+            seen = [self.preprocess(image)[1] for image in cf.images()]
+            pictures = Pictures(seen[0], seen[1:])
+        return with_check(cf, self._judge(pictures, cf.target)([pairs_of(cf)])[0], self.class_names)
+
+    def _judge(self, pictures: Pictures | None, target: int) -> PixelJudge:
+        if pictures is None:
+            raise SettingError(
+                "the pixel check needs the images, and only their features are here.",
+                "Pass images, or what encode returned for them; or leave out {pixel}.",
+            )
+        shown = pictures.query, pictures.distractors
+        return PixelJudge(
+            self.cut, self.preprocess, *shown, target, device=self.device, batch_size=self.batch_size
+        )
 
     def encode(self, images: Sequence[ImageLike] | Tensor | Encoded | str | Path) -> Encoded:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
@@ -369,37 +401,6 @@ class Explainer:
                 f"the auxiliary is a {type(auxiliary).__name__}.", "Give a name, a torch.nn.Module, or None."
             )
         return auxiliary
-
-    def _find(self, data: Dataset, aim: int, query: str) -> Encoded:
-        """Return images of the target class that the model gets right, from a data set."""
-        wanted = [
-            theirs for theirs, mine in classes_of(data, self.class_names, self.cut.classes).items() if mine == aim
-        ]
-        labels = data.labels()
-        places = [i for i in range(len(data)) if labels[i] in wanted and (not query or data.image_name(i) != query)]
-        random.Random(0).shuffle(places)
-        if not places:
-            raise NoDistractorsError(
-                f"the data set has no image of the target {self.name(aim)}.", "Choose another target, or pass images."
-            )
-        right: list[int] = []
-        parts: list[Encoded] = []
-        wrong: list[Tensor] = []
-        for start in range(0, len(places), DISTRACTORS):
-            part = self.encode([data[i] for i in places[start : start + DISTRACTORS]])
-            good = [k for k in range(len(part)) if int(part.logits[k].argmax()) == aim]
-            right += [places[start + k] for k in good]
-            parts += [part.select(good)] if good else []
-            wrong.append(part.logits)
-            if len(right) >= DISTRACTORS:
-                break
-        if not right:
-            raise NoDistractorsError(
-                f"the model gets none of the {len(places)} images of {self.name(aim)} right; they are predicted as "
-                f"{predicted_as(torch.cat(wrong), self.name)}.",
-                "Choose another target, or another data set.",
-            )
-        return self.encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
 
     def _about(self, query: Encoded, donors: Encoded, kept: list[int], aim: int, why: str, truth: int | None) -> About:
         told: dict[str, Any] = {

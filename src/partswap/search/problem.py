@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ class Problem:
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
     about: About = field(default_factory=About)  #: what the result should tell of the images and the model
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
+    #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
+    judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
 
     @classmethod
     def of(cls, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any) -> Problem:
