@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partswap.counterfactual import About, Counterfactual, Frame, Pictures
@@ -32,7 +33,8 @@ from partswap.pixels import PixelJudge, pairs_of, with_check
 from partswap.preprocess import stacked
 from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
-from partswap.search.problem import CellParts, Problem
+from partswap.search.maps import cluster_labels, heat_maps
+from partswap.search.problem import CellParts, Problem, parts_of
 from partswap.target import choose_target, find_distractors, predicted_as, true_class
 from partswap.verification import Verification, verify_inputs
 
@@ -219,7 +221,7 @@ class Explainer:
             distractor_aux=donors.aux,
             aux_widths=donors.widths,
             query_parts=query_parts,
-            distractor_parts=_parts_of(distractor_parts, kept),
+            distractor_parts=parts_of(distractor_parts, kept),
             about=self._about(encoded, donors, kept, aim, why, truth),
         )
         judge = self._judge(problem.about.pictures, aim) if pixel else None
@@ -286,11 +288,27 @@ class Explainer:
 
         Images that are not attached to it are read again from their files.
         """
-        pictures = cf.pictures
-        if pictures is None:
+        if (pictures := cf.pictures) is None:
             seen = [self.preprocess(image)[1] for image in cf.images()]
             pictures = Pictures(seen[0], seen[1:])
         return with_check(cf, self._judge(pictures, cf.target)([pairs_of(cf)])[0], self.class_names)
+
+    def heat(self, cf: Counterfactual) -> dict[str, NDArray[Any]]:
+        """Return maps ``(h, w)`` of a counterfactual for a figure of kind "heat" (see `heat_maps`)."""
+        return heat_maps(self.plan, self._problem(cf), next((e.distractor_image for e in cf.edits), 0))
+
+    def clusters(self, cf: Counterfactual, count: int = 8) -> NDArray[Any]:
+        """Return the cluster of each cell, ``(1 + n, h, w)``, for a figure of kind "clusters"."""
+        return cluster_labels(self._problem(cf), count)
+
+    def _problem(self, cf: Counterfactual) -> Problem:
+        """Return what was asked, from the images."""
+        shown = cf.pictures
+        given = cf.images() if shown is None else map(self.preprocess.tensor, (shown.query, *shown.distractors))
+        every = self.encode(list(given))
+        query, donors = every.select([0]).to(self.device), every.select(range(1, len(every))).to(self.device)
+        aux: dict[str, Any] = {"query_aux": None if query.aux is None else query.aux[0], "distractor_aux": donors.aux}
+        return Problem.of(query.cut_grids, donors.grids, cf.target, **aux, aux_widths=donors.widths)
 
     def _judge(self, pictures: Pictures | None, target: int) -> PixelJudge:
         if pictures is None:
@@ -298,10 +316,8 @@ class Explainer:
                 "the pixel check needs the images, and only their features are here.",
                 "Pass images, or what encode returned for them; or leave out {pixel}.",
             )
-        shown = pictures.query, pictures.distractors
-        return PixelJudge(
-            self.cut, self.preprocess, *shown, target, device=self.device, batch_size=self.batch_size
-        )
+        shown, how = (pictures.query, pictures.distractors), {"device": self.device, "batch_size": self.batch_size}
+        return PixelJudge(self.cut, self.preprocess, *shown, target, **how)
 
     def encode(self, images: Sequence[ImageLike] | Tensor | Encoded | str | Path) -> Encoded:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
@@ -439,12 +455,3 @@ class Explainer:
 def _named(name: str, weights: str | Path | None) -> Classifier:
     """Return the classifier of a name; an architecture gets its official weights unless others are given."""
     return open_classifier(name, "default" if weights is None and is_architecture(name) else weights)
-
-
-def _parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:
-    """Return the parts of the cells of the distractors that were kept, in one row."""
-    if distractor_parts is None:
-        return None
-    if kept and max(kept) >= len(distractor_parts):
-        raise ShapeError(f"parts of {len(distractor_parts)} distractors.", "Give those of all distractors.")
-    return [cell for k in kept for cell in distractor_parts[k]]

@@ -20,7 +20,7 @@ def show(
     from partswap.counterfactual import Counterfactual
 
     if plot is not None:
-        from partswap.pictures import check_format
+        from partswap.figures import check_format
 
         check_format(plot)
     cf = Counterfactual.load(path)

@@ -137,3 +137,12 @@ def first_step(logits: Tensor, target: int) -> Step:
         )
     probabilities = logits.softmax(0)
     return Step(float(probabilities[target]), predicted, own=float(probabilities[predicted]))
+
+
+def parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:
+    """Return the parts of the cells of the distractors that were kept, in one row."""
+    if distractor_parts is None:
+        return None
+    if kept and max(kept) >= len(distractor_parts):
+        raise ShapeError(f"parts of {len(distractor_parts)} distractors.", "Give those of all distractors.")
+    return [cell for k in kept for cell in distractor_parts[k]]
