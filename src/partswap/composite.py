@@ -140,9 +140,7 @@ def highlighted(picture: Image.Image, box: Box) -> Image.Image:
     return outlined(picture, [box], ["#ffffff"], blur=True)
 
 
-def outlined(
-    picture: Image.Image, boxes: Sequence[Box], colors: Sequence[str], *, blur: bool = False
-) -> Image.Image:
+def outlined(picture: Image.Image, boxes: Sequence[Box], colors: Sequence[str], *, blur: bool = False) -> Image.Image:
     """Return the picture with regions outlined, everything else blurred if that is asked for."""
     width, height = picture.size
     made = picture.convert("RGB")
@@ -157,13 +155,9 @@ def outlined(
     line = max(2, round(max(width, height) / 120))
     # Two rings, light and dark: they are seen on any picture, and by any eye.
     for (left, top, right, bottom), color in zip(places, colors, strict=True):
-        draw.rectangle((left - line, top - line, right + line - 1, bottom + line - 1), outline=color, width=line)
-        draw.rectangle(
-            (left - 2 * line, top - 2 * line, right + 2 * line - 1, bottom + 2 * line - 1),
-            outline="#101828",
-            width=line,
-        )
-    if blur:  # regions that touch: the outline of one must not lie on another
-        for left, top, right, bottom in places:
-            made.paste(sharp.crop((left, top, right, bottom)), (left, top))
+        for paint, far in (("#101828", 2 * line), (color, line)):
+            corner = max(left - far, 0), max(top - far, 0)
+            draw.rectangle(
+                (*corner, min(right + far, width) - 1, min(bottom + far, height) - 1), outline=paint, width=line
+            )
     return made

@@ -19,7 +19,7 @@ FORMATS = (".png", ".svg", ".pdf", ".jpg", ".html")
 #: Dots per inch of files of pixels.
 DPI = 150
 
-FIGURES: Registry[Callable[..., "Figure"]] = Registry("kind of figure", "partswap.figures")
+FIGURES: Registry[Callable[..., Figure]] = Registry("kind of figure", "partswap.figures")
 
 
 def draw(cf: Counterfactual, path: str | Path | None = None, *, kind: str = "edits", **options: Any) -> Figure:

@@ -32,7 +32,9 @@ def clusters(
     """Draw every cell in the colour of its cluster; `labels` ``(1 + n, h, w)`` is what `Explainer.clusters` returns."""
     if labels is None:
         if explainer is None:
-            raise SettingError("clusters need the auxiliary.", "Pass explainer=, or labels= that its clusters returned.")
+            raise SettingError(
+                "clusters need the auxiliary.", "Pass explainer=, or labels= that its clusters returned."
+            )
         labels = explainer.clusters(cf, count)
     if labels.shape != (1 + cf.distractors, *cf.grid):
         raise ShapeError(

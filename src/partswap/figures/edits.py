@@ -12,6 +12,7 @@ from partswap.figures.style import (
     GAP,
     GREY,
     INK,
+    MARGIN,
     SIDE,
     SMALL,
     Page,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Swaps that are drawn; the rest are counted.
 SHOWN = 15
+#: Inches: width of a swap, at most.
+WIDEST = 3.4
 
 
 @FIGURES.register("edits")
@@ -45,12 +48,16 @@ def edits(cf: Counterfactual, *, parts: Sequence[str | None] | None = None) -> F
     for row in rows_of(panels, columns):
         page.y += max(panel(page, x, cf, *one) for x, one in zip(places(columns), row, strict=False)) + 0.14
     numbers = list(range(min(len(cf), SHOWN)))
-    for row in rows_of(numbers, columns):
-        named = [(n, None if parts is None else parts[n]) for n in row]
-        page.y += max(
-            swap_card(page, x, page.y, cf, n, part) for x, (n, part) in zip(places(columns), named, strict=False)
-        )
-        page.y += 0.1
+    # Few swaps are drawn larger.
+    across = columns_of(len(numbers), columns) if numbers else columns
+    width = min((page.inner - (across - 1) * GAP) / across, WIDEST)
+    for row in rows_of(numbers, across):
+        high = 0.0
+        for at, n in enumerate(row):
+            part = None if parts is None else parts[n]
+            high = max(high, swap_card(page, MARGIN + at * (width + GAP), page.y, cf, n, part, width))
+        page.y += high + 0.1
+    page.y -= 0.1
     if len(cf) > SHOWN:
         more = f"and {len(cf) - SHOWN} more edits"
         page.y += page.text(places(1)[0], page.y, more, width=page.inner, size=SMALL, color=GREY)

@@ -74,5 +74,6 @@ def _scale(page: Page) -> None:
     axis.imshow(np.linspace(0, 1, 128)[None], aspect="auto", cmap=colormaps[COLORS])
     axis.set_axis_off()
     page.y += max(
-        0.12, page.text(places(1)[0] + 1.3, page.y - 0.02, "least to most, in each map", width=4, size=SMALL, color=GREY)
+        0.12,
+        page.text(places(1)[0] + 1.3, page.y - 0.02, "least to most, in each map", width=4, size=SMALL, color=GREY),
     )

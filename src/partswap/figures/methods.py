@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING
 from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError
 from partswap.figures.base import FIGURES
-from partswap.figures.style import GREY, INK, MISSED, SIDE, SMALL, TARGET, TEXT, Page, mark, page_width, places, swap_card
+from partswap.figures.style import (
+    GREY,
+    INK,
+    MISSED,
+    SIDE,
+    SMALL,
+    TARGET,
+    TEXT,
+    Page,
+    mark,
+    page_width,
+    places,
+    swap_card,
+)
 from partswap.words import percent
 
 if TYPE_CHECKING:

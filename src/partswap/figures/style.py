@@ -128,7 +128,9 @@ def badge(axis: Axes, x: float, y: float, number: int) -> None:
     axis.text(x, y, f"{number + 1}", fontsize=6.5, weight="bold", va="center", ha="center", color="#14181f", bbox=box)
 
 
-def zoomed(cf: Counterfactual, picture: Image.Image, cell: int) -> tuple[Image.Image, tuple[float, float, float, float]]:
+def zoomed(
+    cf: Counterfactual, picture: Image.Image, cell: int
+) -> tuple[Image.Image, tuple[float, float, float, float]]:
     """Return a square region around a cell, inside the picture, and where the cell lies in it (0 to 1)."""
     left, top, right, bottom = cf.grid.box(cell, picture.size)
     side = min(ZOOM * max(right - left, bottom - top), *picture.size)
@@ -138,7 +140,9 @@ def zoomed(cf: Counterfactual, picture: Image.Image, cell: int) -> tuple[Image.I
     return shown, ((left - x) / side, (top - y) / side, (right - x) / side, (bottom - y) / side)
 
 
-def zoom_axes(page: Page, x: float, y: float, side: float, cf: Counterfactual, picture: Image.Image, edit: tuple[int, int]) -> None:
+def zoom_axes(
+    page: Page, x: float, y: float, side: float, cf: Counterfactual, picture: Image.Image, edit: tuple[int, int]
+) -> None:
     """Show a region zoomed: `edit` is its number and the cell."""
     from matplotlib.patches import Rectangle
 
@@ -151,7 +155,9 @@ def zoom_axes(page: Page, x: float, y: float, side: float, cf: Counterfactual, p
     axis.add_patch(Rectangle(corner, *size, fill=False, edgecolor="white", linewidth=1.0, linestyle=(0, (3, 2))))
 
 
-def swap_card(page: Page, x: float, y: float, cf: Counterfactual, number: int, part: str | None, width: float = SIDE) -> float:
+def swap_card(
+    page: Page, x: float, y: float, cf: Counterfactual, number: int, part: str | None, width: float = SIDE
+) -> float:
     """Draw one swap: this region, an arrow, that region, and the probability before and after; return its height."""
     pictures, edit = cf.drawn(), cf.edits[number]
     side = (width - 0.3) / 2
