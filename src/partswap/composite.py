@@ -1,7 +1,7 @@
 """Edits in pixels: the image regions of a counterfactual pasted into the query, and regions outlined.
 
 An edit swaps a cell of a feature grid. The nearest thing in the image is a patch around the cell's centre: somewhat
-larger than the cell, since a cell sees more than its square, and with soft edges, since a hard edge is itself a feature.
+larger than the cell, since a cell sees more than its square, and with soft edges, since a hard edge is a feature, too.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def summary(cf: Counterfactual) -> str:
     verb = "then says" if cf.flipped or last.predicted != cf.query_class else "still says"
     known = last.probability if cf.flipped else last.own if last.predicted == cf.query_class else None
     after = cf.class_name(last.predicted) + ("" if known is None else f" ({percent(known)})")
-    return f"{cf.title + ', ' if cf.title else ''}{count}: the model says {cf.class_name(cf.query_class)}{own}, {verb} {after}"
+    who = f"{cf.title}, {count}" if cf.title else count
+    return f"{who}: the model says {cf.class_name(cf.query_class)}{own}, {verb} {after}"
 
 
 def mark(axis: Axes, cf: Counterfactual, marks: Marks, size: tuple[int, int], *, badges: bool = True) -> None:

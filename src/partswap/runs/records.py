@@ -75,7 +75,7 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
             "distractors": donors, "before": cf.before.probability, "edits": len(cf.edits), "flipped": cf.flipped,
             "evaluations": cf.evaluations, "evaluator": cf.source.get("evaluator"),
             "extra": json.dumps(extra, sort_keys=True) if extra else None, "own_before": cf.before.own,
-            **dict(zip(_PIXEL, (None,) * 3 if (c := cf.pixel) is None else (c.before, c.after, c.predicted), strict=True)),
+            **({} if (c := cf.pixel) is None else dict(zip(_PIXEL, (c.before, c.after, c.predicted), strict=True))),
         }  # fmt: skip
         for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
             own = (edit.query_cell, donors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
