@@ -57,7 +57,8 @@ class Page:
         self, x: float, y: float, text: str, *, width: float, size: float = TEXT, lines: int = 1, **style: Any
     ) -> float:
         """Write a text of at most so many lines below `y`, and return its height."""
-        kept = fitted(text, width, size, lines, bold=style.get("weight") == "bold")
+        # Drawn on whole pixels, text is a little wider than its outlines.
+        kept = fitted(text, 0.95 * width, size, lines, bold=style.get("weight") == "bold")
         if not kept:
             return 0.0
         style = {"color": INK, "ha": "left", **style}

@@ -1,4 +1,4 @@
-"""Beyond the paper: do edits hold in pixels? Regions pasted into the query, the whole network run."""
+"""Supplement of ours: with the regions pasted into the query, does the whole network say the target?"""
 
 from __future__ import annotations
 
