@@ -316,8 +316,8 @@ class Explainer:
                 "the pixel check needs the images, and only their features are here.",
                 "Pass images, or what encode returned for them; or leave out {pixel}.",
             )
-        shown, how = (pictures.query, pictures.distractors), {"device": self.device, "batch_size": self.batch_size}
-        return PixelJudge(self.cut, self.preprocess, *shown, target, **how)
+        how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size}
+        return PixelJudge(self.cut, self.preprocess, pictures.query, pictures.distractors, target, **how)
 
     def encode(self, images: Sequence[ImageLike] | Tensor | Encoded | str | Path) -> Encoded:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""

@@ -58,7 +58,7 @@ class Page:
     ) -> float:
         """Write a text of at most so many lines below `y`, and return its height."""
         # Drawn on whole pixels, text is a little wider than its outlines.
-        kept = fitted(text, 0.95 * width, size, lines, bold=style.get("weight") == "bold")
+        kept = fitted(text, 0.92 * width, size, lines, bold=style.get("weight") == "bold")
         if not kept:
             return 0.0
         style = {"color": INK, "ha": "left", **style}
