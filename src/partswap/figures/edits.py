@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Swaps that are drawn; the rest are counted.
 SHOWN = 15
 #: Inches: width of a swap, at most.
-WIDEST = 3.4
+WIDEST = 3.6
 
 
 @FIGURES.register("edits")
