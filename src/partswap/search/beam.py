@@ -145,7 +145,8 @@ class BeamSearch:
             sets = [(*paths[int(found.state[k])].edits, (int(found.i[k]), int(found.j[k]))) for k in some.tolist()]
             for row, good in enumerate(self.judge(sets)):
                 if good:
-                    return some[row : row + 1]
+                    first: Tensor = some[row : row + 1]
+                    return first
         return None
 
     def _reachable(self) -> bool:
