@@ -18,7 +18,8 @@ from PIL import Image
 
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
-from partswap.apps.study.render import Album, highlighted
+from partswap.apps.study.render import Album
+from partswap.composite import highlighted
 
 BOX = (3 / 7, 2 / 7, 4 / 7, 3 / 7)
 METHODS = {"partswap": "partswap", "goyal": "Goyal et al.", "scout": "SCOUT"}

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
         "search.find",
         "cut.network",
         "store",
+        "words",
     ],
 )
 def test_examples_in_docstrings_run(name):
@@ -77,11 +78,13 @@ def test_the_index_of_the_guide_names_files_that_exist():
 
 def test_the_guide_says_where_registered_things_live():
     from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
+    from partswap.figures import FIGURES
 
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = re.findall(r"^\| an? [a-z ]+ \| `src/([^`]+)/` \| .*@([A-Z]+)\.register", text, re.M)
     folders = {name: folder.replace("/", ".") for folder, name in table}
     registries = {"METHODS": METHODS, "METRICS": METRICS, "DATASETS": DATASETS, "AUXILIARIES": AUXILIARIES}
+    registries["FIGURES"] = FIGURES
     assert folders.keys() == registries.keys()
     for name, registry in registries.items():
         homes = {registry.get(entry).__module__.rpartition(".")[0] for entry in registry.names()}

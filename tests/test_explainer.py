@@ -282,7 +282,7 @@ def test_distractors_are_called_what_the_model_says_of_them(explainer, birds):
     assert [cf.distractor_class(k) for k in range(len(donors))] == said
     assert {cf.class_name(k) for k in said} == {NAMES[k] for k in said}
     used = {edit.distractor_image for edit in cf.edits}
-    titles = [axis.get_title().splitlines()[0] for axis in cf.plot().axes[1:-1]]
+    titles = [axis.get_title().splitlines()[0] for axis in cf.plot(kind="trace").axes[1:-1]]
     assert sorted(titles) == sorted(NAMES[said[k]] for k in used)
     right = explainer.explain(query, donors, 5)
     assert "distractor_classes" not in right.source
@@ -413,7 +413,7 @@ def test_what_a_function_prepared_is_verified_while_the_function_is_known(saved,
 
 def test_a_figure_says_what_the_model_says_before_and_after(explainer, birds):
     cf = explainer.explain(*birds, 5)
-    trace = cf.plot().axes[-1]
+    trace = cf.plot(kind="trace").axes[-1]
     title = trace.get_title()
     assert title.startswith(f"model says Olive Warbler ({percent(cf.before.own)})")
     assert "then says Spectacled Warbler" in title
@@ -421,10 +421,10 @@ def test_a_figure_says_what_the_model_says_before_and_after(explainer, birds):
     assert labels[-1] == f"edit {len(cf)} flips"
     stuck = explainer.explain(*birds, 5, method=changed(explainer.method, max_edits=1))
     if not stuck.flipped:
-        assert "still says" in stuck.plot().axes[-1].get_title()
+        assert "still says" in stuck.plot(kind="trace").axes[-1].get_title()
     unflipped = replace(cf, flipped=False, trace=tuple(replace(s, predicted=cf.query_class) for s in cf.trace))
     still = percent(unflipped.trace[-1].own)
-    assert f"still says Olive Warbler ({still})" in unflipped.plot().axes[-1].get_title()
+    assert f"still says Olive Warbler ({still})" in unflipped.plot(kind="trace").axes[-1].get_title()
     assert "the model still says Olive Warbler" in str(unflipped)
     third = replace(cf, flipped=False, trace=tuple(replace(s, predicted=7) for s in cf.trace))
     assert "the model says class 7" in str(third)
@@ -444,7 +444,7 @@ def test_what_is_written_on_a_figure_is_not_cut_off(explainer, birds, names):
     cf = explainer.explain(*birds, 5)
     files = [f"American_Three_Toed_Woodpecker_0012_17985{k}.jpg" for k in range(cf.distractors)]
     called = dict(zip((str(cf.query_class), str(cf.target)), names, strict=True))
-    figure = replace(cf, source={**cf.source, "class_names": called, "distractors": files}).plot()
+    figure = replace(cf, source={**cf.source, "class_names": called, "distractors": files}).plot(kind="trace")
     FigureCanvasAgg(figure).draw()
     *panels, trace = figure.axes
     edges = figure.bbox

@@ -9,6 +9,7 @@ import torch
 
 import trees
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, GridShape, load_auxiliary
+from partswap.counterfactual import PixelCheck
 from partswap.data import cell_facts, open_dataset
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
@@ -43,6 +44,7 @@ def test_a_metric_scores_what_it_can_and_leaves_out_what_it_cannot(name, problem
     metric = METRICS.get(name)()
     assert isinstance(metric, Metric)
     found = METHODS.get("goyal")().explain(**problem)
+    found = replace(found, pixel=PixelCheck(0.1, 0.4, found.target, True))
     data = DATASETS.get("aviary")("test", per_class=1)
     facts = [cell_facts(data[i], GridShape(7, 7)) for i in range(5)]
     known = Evidence(facts[0], facts[1:], frozenset({"crown"}))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from partswap._version import __version__
 from partswap.errors import FileFormatError, ImageError, SettingError, ShapeError
 from partswap.grid import GridShape
-from partswap.words import Words
+from partswap.words import Words, decimal
+from partswap.words import percent as percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from partswap.verification import Verification
 
 SCHEMA = "partswap.counterfactual"
-#: Version 2 adds the probability of the class said before, version 3 words; earlier files are still read.
-SCHEMA_VERSION = 3
+#: Version 2 adds the probability of the class said before, 3 words, 4 the pixel check; earlier files are still read.
+SCHEMA_VERSION = 4
 #: Edits that text writes out; the rest are counted.
 SHOWN = 12
 
@@ -52,6 +53,19 @@ class Step:
     predicted: int  #: the class the model says
     objective: float | None = None  #: what the search maximised; None before the first edit
     own: float | None = field(default=None, compare=False)  #: probability of the class said before the first edit
+
+
+@dataclass(frozen=True)
+class PixelCheck:
+    """What the whole network says of the query with the regions of all edits pasted in, in pixels."""
+
+    before: float  #: probability of the target, of the query as it is
+    after: float  #: of the composite
+    predicted: int  #: the class the network says of the composite
+    flipped: bool  #: whether that is the target
+
+    def __bool__(self) -> bool:
+        return self.flipped
 
 
 @dataclass(frozen=True)
@@ -115,6 +129,8 @@ class Counterfactual:
         How many edited grids the head was evaluated on, and how long the search took.
     words : Words or None
         What it says in words, if that was asked for.
+    pixel : PixelCheck or None
+        What the whole network says of the edits in pixels, if that was asked for.
 
     Examples
     --------
@@ -142,6 +158,7 @@ class Counterfactual:
     evaluations: int = 0
     seconds: float = 0.0
     words: Words | None = None
+    pixel: PixelCheck | None = None
     pictures: Pictures | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -175,8 +192,11 @@ class Counterfactual:
 
     @property
     def flip(self) -> int | None:
-        """Number of the edit (from 1) after which the model says the target, None if it does not."""
-        return len(self) if self.flipped else None
+        """Number of the edit (from 1) from which on the model says the target, None if it does not."""
+        if not self.flipped:
+            return None
+        others = [n for n, step in enumerate(self.trace, 1) if step.predicted != self.target]
+        return min(others[-1] + 1 if others else 1, len(self))
 
     @property
     def title(self) -> str:
@@ -218,9 +238,19 @@ class Counterfactual:
             why = f": {self.source['gave_up']}" if "gave_up" in self.source else ""
             verb = "still says" if last.predicted == self.query_class else "says"
             lines.append(f"  not reached{why}; the model {verb} {self.class_name(last.predicted)}")
+        if self.pixel is not None:
+            lines.append(f"  {self.pixel_text()}")
         if self.words is not None:
             lines.append(f"  {self.words.sentence}")
         return wrapped("\n".join(lines))
+
+    def pixel_text(self) -> str:
+        """Return the pixel check in words; empty if there was none."""
+        if self.pixel is None:
+            return ""
+        verb = "also says" if self.pixel.flipped else "says"
+        name, rise = self.class_name(self.pixel.predicted), (percent(self.pixel.before), percent(self.pixel.after))
+        return f"in pixels the whole network {verb} {name} (target {rise[0]} -> {rise[1]})"
 
     def _repr_html_(self) -> str:
         from partswap.pictures import counterfactual_html
@@ -279,14 +309,37 @@ class Counterfactual:
             "Pass the image itself, or what Preprocess.canvas(image) returns.",
         )
 
-    def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw query, distractors and what the model says after each edit; save it if a path is given.
+    def plot(self, path: str | Path | None = None, *, kind: str = "edits", **more: Any) -> Figure:
+        """Draw it as a figure of some kind (see `partswap.figures`); save it if a path is given.
 
-        The suffix says how: png, svg, pdf, or html for a page of its own.
+        The suffix says how: png, svg, pdf, jpg, or html for a page of its own.
         """
-        from partswap.pictures import plot_counterfactual
+        from partswap.figures import draw
 
-        return plot_counterfactual(self, path)
+        return draw(self, path, kind=kind, **more)
+
+    def image(self, *, blur: bool = False) -> Image:
+        """Return the query with the swapped regions outlined, everything else blurred if that is asked for."""
+        from partswap.composite import outlined
+        from partswap.pictures import color
+
+        boxes = [self.grid.box(edit.query_cell, (1, 1)) for edit in self.edits]
+        return outlined(self.drawn().query, boxes, [color(n) for n in range(len(boxes))], blur=blur)
+
+    def composite(self, *, scale: float = 2.0, feather: float = 0.5, match: bool = False) -> Image:
+        """Return the query with the regions of all edits pasted in (see `partswap.composite.Paste`)."""
+        from partswap.composite import Paste, composite
+
+        pictures, pairs = self.drawn(), [(edit.query_cell, edit.distractor_cell) for edit in self.edits]
+        return composite(pictures.query, pictures.distractors, pairs, self.grid, Paste(scale, feather, match))
+
+    def drawn(self) -> Pictures:
+        """Return the images; none being attached is an error."""
+        if self.pictures is None:
+            raise SettingError(
+                "this counterfactual has no images attached.", "Call with_images(query, distractors) first."
+            )
+        return self.pictures
 
     def verify(
         self, model: Any, query: Any = None, distractors: Any = None, *, atol: float | None = None
@@ -370,36 +423,6 @@ class Counterfactual:
                 f"{path} is not complete JSON ({error}).", "It was cut off or is not JSON; make it again."
             ) from error
         return cls.from_dict(data, where=str(path))
-
-
-def decimal(probability: float) -> str:
-    """Return a probability in as few digits as tell it from 0 and from 1.
-
-    Examples
-    --------
-    >>> decimal(0.8), decimal(0.0004), decimal(3e-9), decimal(0.9996)
-    ('0.80', '0.0004', '3e-09', '0.9996')
-    """
-    for digits in range(2, 7):
-        text = f"{probability:.{digits}f}"
-        if 0 < float(text) < 1 or probability in (0, 1):
-            return text
-    return f"{probability:.0e}" if probability < 0.5 else "1.00"
-
-
-def percent(probability: float) -> str:
-    """Return a probability in percent, likewise.
-
-    Examples
-    --------
-    >>> percent(0.8), percent(0.0004), percent(3e-9), percent(1.0)
-    ('80 %', '0.04 %', '< 0.01 %', '100 %')
-    """
-    for digits in range(3):
-        text = f"{100 * probability:.{digits}f}"
-        if 0 < float(text) < 100 or probability in (0, 1):
-            return f"{text} %"
-    return "< 0.01 %" if probability < 0.5 else "> 99.99 %"
 
 
 def _found(name: str, near: str | Path | None) -> Path:

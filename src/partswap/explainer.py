@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-import random
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partswap.counterfactual import About, Counterfactual, Frame, Pictures
@@ -28,19 +29,19 @@ from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
 from partswap.models.preprocessing import as_preprocess
+from partswap.pixels import PixelJudge, pairs_of, with_check
 from partswap.preprocess import stacked
 from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
-from partswap.search.problem import CellParts, Problem
-from partswap.target import choose_target, classes_of, predicted_as, true_class
+from partswap.search.maps import cluster_labels, heat_maps
+from partswap.search.problem import CellParts, Problem, parts_of
+from partswap.target import choose_target, find_distractors, predicted_as, true_class
 from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
 AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
 #: Cells that are less alike to what an auxiliary learned from, relative to that itself, are strange to it.
 FAMILIAR = 0.8
-#: How many distractors are looked for in a data set.
-DISTRACTORS = 20
 
 
 class PartswapWarning(UserWarning):
@@ -152,6 +153,7 @@ class Explainer:
         query_parts: CellParts | None = None,
         distractor_parts: Sequence[CellParts] | None = None,
         words: Speaker | str | Path | None = None,
+        pixel: bool = False,
     ) -> Counterfactual:
         """Explain one image.
 
@@ -175,6 +177,9 @@ class Explainer:
             The parts each cell of the query, and of each distractor, holds; for methods that want to know, and words.
         words : Speaker, str or Path, optional
             Say the result in words (``cf.words``) with what ``partswap train words`` saved to a folder.
+        pixel : bool
+            Check the result in pixels (``cf.pixel``): regions are pasted into the query and the whole network is run.
+            Among sets of edits that flip its decision in feature space, ours then prefers one that does so in pixels.
         """
         speaker = None if words is None else self.speaker(words)
         truth = true_class(query, label, distractors, self.class_names, self.cut.classes)
@@ -183,7 +188,9 @@ class Explainer:
             raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
         if isinstance(distractors, Dataset):
             aim, why = choose_target(encoded.logits[0], target, truth, None, self.class_names)
-            donors = self._find(distractors, aim, encoded.names[0])
+            donors = find_distractors(
+                distractors, aim, encoded.names[0], self.encode, self.class_names, self.cut.classes
+            )
         else:
             donors = self.encode(distractors)
             aim, why = choose_target(encoded.logits[0], target, truth, donors.logits, self.class_names)
@@ -214,10 +221,14 @@ class Explainer:
             distractor_aux=donors.aux,
             aux_widths=donors.widths,
             query_parts=query_parts,
-            distractor_parts=_parts_of(distractor_parts, kept),
+            distractor_parts=parts_of(distractor_parts, kept),
             about=self._about(encoded, donors, kept, aim, why, truth),
         )
+        judge = self._judge(problem.about.pictures, aim) if pixel else None
+        problem = replace(problem, judge=judge)
         cf = (self.method if method is None else self.resolve_method(method)).solve(self.plan, problem)
+        if judge is not None:
+            cf = with_check(cf, judge([pairs_of(cf)])[0], self.class_names)
         if speaker is None:
             return cf
         annotated = None
@@ -244,15 +255,16 @@ class Explainer:
         *,
         keep_misclassified: bool = False,
         words: Speaker | str | Path | None = None,
+        pixel: bool = False,
     ) -> list[Counterfactual]:
         """Explain several images with the same distractors, whose features are computed once."""
         encoded = self.encode(queries)
         donors = distractors if isinstance(distractors, Dataset) else self.encode(distractors)
+        told: dict[str, Any] = {"keep_misclassified": keep_misclassified, "words": words, "pixel": pixel}
         with self.track("explanations", len(encoded)) as advance:
             found = []
             for k in range(len(encoded)):
-                one = encoded.select([k])
-                found.append(self.explain(one, donors, target, keep_misclassified=keep_misclassified, words=words))
+                found.append(self.explain(encoded.select([k]), donors, target, **told))
                 advance(1)
         return found
 
@@ -270,6 +282,42 @@ class Explainer:
             )
         inputs = stacked([self.preprocess(image)[0] for image in cf.images(query, distractors)]).to(self.device)
         return verify_inputs(cf, self.cut, inputs[0], inputs[1:], atol)
+
+    def pixel_check(self, cf: Counterfactual) -> Counterfactual:
+        """Return a counterfactual with its pixel check: its regions are pasted, and the whole network is run.
+
+        Images that are not attached to it are read again from their files.
+        """
+        if (pictures := cf.pictures) is None:
+            seen = [self.preprocess(image)[1] for image in cf.images()]
+            pictures = Pictures(seen[0], seen[1:])
+        return with_check(cf, self._judge(pictures, cf.target)([pairs_of(cf)])[0], self.class_names)
+
+    def heat(self, cf: Counterfactual) -> dict[str, NDArray[Any]]:
+        """Return maps ``(h, w)`` of a counterfactual for a figure of kind "heat" (see `heat_maps`)."""
+        return heat_maps(self.plan, self._problem(cf), next((e.distractor_image for e in cf.edits), 0))
+
+    def clusters(self, cf: Counterfactual, count: int = 8) -> NDArray[Any]:
+        """Return the cluster of each cell, ``(1 + n, h, w)``, for a figure of kind "clusters"."""
+        return cluster_labels(self._problem(cf), count)
+
+    def _problem(self, cf: Counterfactual) -> Problem:
+        """Return what was asked, from the images."""
+        shown = cf.pictures
+        given = cf.images() if shown is None else map(self.preprocess.tensor, (shown.query, *shown.distractors))
+        every = self.encode(list(given))
+        query, donors = every.select([0]).to(self.device), every.select(range(1, len(every))).to(self.device)
+        aux: dict[str, Any] = {"query_aux": None if query.aux is None else query.aux[0], "distractor_aux": donors.aux}
+        return Problem.of(query.cut_grids, donors.grids, cf.target, **aux, aux_widths=donors.widths)
+
+    def _judge(self, pictures: Pictures | None, target: int) -> PixelJudge:
+        if pictures is None:
+            raise SettingError(
+                "the pixel check needs the images, and only their features are here.",
+                "Pass images, or what encode returned for them; or leave out {pixel}.",
+            )
+        how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size}
+        return PixelJudge(self.cut, self.preprocess, pictures.query, pictures.distractors, target, **how)
 
     def encode(self, images: Sequence[ImageLike] | Tensor | Encoded | str | Path) -> Encoded:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
@@ -370,37 +418,6 @@ class Explainer:
             )
         return auxiliary
 
-    def _find(self, data: Dataset, aim: int, query: str) -> Encoded:
-        """Return images of the target class that the model gets right, from a data set."""
-        wanted = [
-            theirs for theirs, mine in classes_of(data, self.class_names, self.cut.classes).items() if mine == aim
-        ]
-        labels = data.labels()
-        places = [i for i in range(len(data)) if labels[i] in wanted and (not query or data.image_name(i) != query)]
-        random.Random(0).shuffle(places)
-        if not places:
-            raise NoDistractorsError(
-                f"the data set has no image of the target {self.name(aim)}.", "Choose another target, or pass images."
-            )
-        right: list[int] = []
-        parts: list[Encoded] = []
-        wrong: list[Tensor] = []
-        for start in range(0, len(places), DISTRACTORS):
-            part = self.encode([data[i] for i in places[start : start + DISTRACTORS]])
-            good = [k for k in range(len(part)) if int(part.logits[k].argmax()) == aim]
-            right += [places[start + k] for k in good]
-            parts += [part.select(good)] if good else []
-            wrong.append(part.logits)
-            if len(right) >= DISTRACTORS:
-                break
-        if not right:
-            raise NoDistractorsError(
-                f"the model gets none of the {len(places)} images of {self.name(aim)} right; they are predicted as "
-                f"{predicted_as(torch.cat(wrong), self.name)}.",
-                "Choose another target, or another data set.",
-            )
-        return self.encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
-
     def _about(self, query: Encoded, donors: Encoded, kept: list[int], aim: int, why: str, truth: int | None) -> About:
         told: dict[str, Any] = {
             "query": query.names[0],
@@ -438,12 +455,3 @@ class Explainer:
 def _named(name: str, weights: str | Path | None) -> Classifier:
     """Return the classifier of a name; an architecture gets its official weights unless others are given."""
     return open_classifier(name, "default" if weights is None and is_architecture(name) else weights)
-
-
-def _parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:
-    """Return the parts of the cells of the distractors that were kept, in one row."""
-    if distractor_parts is None:
-        return None
-    if kept and max(kept) >= len(distractor_parts):
-        raise ShapeError(f"parts of {len(distractor_parts)} distractors.", "Give those of all distractors.")
-    return [cell for k in kept for cell in distractor_parts[k]]

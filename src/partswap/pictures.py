@@ -1,4 +1,4 @@
-"""Pictures of a counterfactual: a figure for papers, a fragment of HTML for notebooks and reports.
+"""A counterfactual as a fragment of HTML, for notebooks and reports; `partswap.figures` draws it for papers.
 
 Drawing is separate from results: nothing here changes a counterfactual, and nothing there knows how it is drawn.
 """
@@ -8,24 +8,13 @@ from __future__ import annotations
 import base64
 import html
 import io
-import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from partswap.counterfactual import Counterfactual, Step, percent
-from partswap.errors import SettingError
+from partswap.counterfactual import Counterfactual, Step
+from partswap.words import percent
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-#: Suffixes that a figure can be written with.
-FORMATS = (".png", ".svg", ".pdf", ".jpg", ".html")
-#: Characters that fit above a picture of a figure and above or below its bars; longer lines are broken.
-PANEL_WIDTH, TRACE_WIDTH = 30, 46
 #: One colour per edit, readable on photographs and for colour-blind eyes; they repeat after the last.
 COLORS = ("#ffb000", "#dc267f", "#00b4d8", "#9bd770", "#fe6100", "#b388ff", "#f5e663", "#ff9ecb")
 
@@ -34,8 +23,6 @@ def color(number: int) -> str:
     """Return the colour of the edit with this number (from 0)."""
     return COLORS[number % len(COLORS)]
 
-
-# -- HTML -----------------------------------------------------------------------------------------------------------
 
 CSS = """
 .ps-card { font: 14px/1.45 system-ui, -apple-system, "Segoe UI", sans-serif; color: #1d2430; background: #fff;
@@ -66,10 +53,12 @@ def counterfactual_html(cf: Counterfactual, *, style: bool = True, title: str | 
     count = f"{len(cf)} edit{'' if len(cf) == 1 else 's'}"
     note = f"{cf.title}, {count}" if cf.title else count
     note = html.escape(note if cf.flipped else f"{note}: not reached")
-    figures = [_figure(cf, *panel) for panel in _panels(cf)]
+    figures = [_figure(cf, *panel) for panel in panels_of(cf)]
     steps = [_step_html(cf, cf.before, None, says=True)]
     for number, (last, step) in enumerate(zip((cf.before, *cf.trace), cf.trace, strict=False)):
         steps.append(_step_html(cf, step, number, says=step.predicted != last.predicted))
+    if cf.pixel is not None:
+        steps.append(f'<div class="ps-says">{html.escape(cf.pixel_text())}</div>')
     return (
         (f"<style>{CSS}</style>" if style else "")
         + f'<div class="ps-card"><h4>{heading}<small>{note}</small></h4>{_words_html(cf)}<div class="ps-row">'
@@ -94,7 +83,7 @@ def used_distractors(cf: Counterfactual) -> list[int]:
 Marks = Sequence[tuple[int, int]]
 
 
-def _panels(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None, Marks]]:
+def panels_of(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None, Marks]]:
     """Yield the query and the distractors that were used: role, class, picture if there is one, and swapped cells."""
     marks = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
     yield "query", cf.class_name(cf.query_class), cf.pictures.query if cf.pictures else None, marks
@@ -167,54 +156,6 @@ def _data_uri(image: Image.Image) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-# -- matplotlib -----------------------------------------------------------------------------------------------------
-
-
-def check_format(path: str | Path) -> Path:
-    """Return where to draw, after checking that the suffix says a format; done before a long search."""
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise SettingError(
-            f"{path} has no suffix of a figure.", f"Use one of {', '.join(suffix[1:] for suffix in FORMATS)}."
-        )
-    return path
-
-
-def plot_counterfactual(cf: Counterfactual, path: str | Path | None = None) -> Figure:
-    """Draw the query, the distractors that were used and what the model says after each edit, in one row.
-
-    Needs the images: use what `Explainer.explain` returned, or `Counterfactual.with_images`.
-    """
-    path = None if path is None else check_format(path)
-    if cf.pictures is None:
-        raise SettingError("this counterfactual has no images attached.", "Call with_images(query, distractors) first.")
-    from matplotlib.figure import Figure
-
-    panels = list(_panels(cf))
-    width = 2.6 * len(panels) + 3.6
-    sentence = [] if cf.words is None else textwrap.wrap(cf.words.sentence, int(13 * width))
-    figure = Figure(figsize=(width, 3.1), layout="constrained")
-    axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.25])
-    for axis, (role, name, picture, marks) in zip(axes, panels, strict=False):
-        assert picture is not None
-        _draw_panel(axis, cf, name if role == "query" else f"{name}\n{role}", picture, marks)
-    _draw_trace(axes[-1], cf)
-    # Texts of usual length have two lines; room for more is added, or the pictures would shrink.
-    above = max(axis.get_title().count("\n") for axis in axes)
-    below = axes[-1].get_xlabel().count("\n")
-    figure.set_figheight(3.1 + 0.16 * max(0, above - 1) + 0.14 * max(0, below - 1) + 0.22 * len(sentence))
-    if cf.words is not None:
-        style = "normal" if cf.words.stated else "italic"
-        figure.supxlabel("\n".join(sentence), x=0.01, ha="left", fontsize=10, style=style)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix.lower() == ".html":
-            path.write_text(page(cf), encoding="utf-8")
-        else:
-            figure.savefig(path, dpi=150)
-    return figure
-
-
 def page(cf: Counterfactual) -> str:
     """Return a page of its own with one counterfactual."""
     title = html.escape(f"{cf.class_name(cf.query_class)} → {cf.class_name(cf.target)}")
@@ -223,65 +164,3 @@ def page(cf: Counterfactual) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head>'
         f'<body style="margin:24px;background:#f6f7f9">{counterfactual_html(cf)}</body></html>\n'
     )
-
-
-def _draw_panel(axis: Axes, cf: Counterfactual, title: str, image: Image.Image, marks: Marks) -> None:
-    from matplotlib.patches import Rectangle
-
-    axis.imshow(image)
-    axis.set_title(_broken(title, PANEL_WIDTH), fontsize=9)
-    axis.set_axis_off()
-    for number, cell in marks:
-        left, top, right, bottom = cf.grid.box(cell, image.size)
-        for edge, width in (("white", 4.0), (color(number), 2.2)):
-            size = right - left, bottom - top
-            axis.add_patch(Rectangle((left, top), *size, fill=False, edgecolor=edge, linewidth=width))
-        axis.text(
-            left, top, f"{number + 1}", fontsize=7, fontweight="bold", va="top", ha="left",
-            bbox={"facecolor": color(number), "edgecolor": "none", "pad": 1.2},
-        )  # fmt: skip
-
-
-def _draw_trace(axis: Axes, cf: Counterfactual) -> None:
-    """Draw the probability of the target before and after each edit, and under it that of the class said before."""
-    steps = [cf.before, *cf.trace]
-    names = ["before", *(f"edit {n + 1}" for n in range(len(cf.trace)))]
-    if cf.flip is not None:
-        names[cf.flip] += " flips"
-    paints = ["#98a2b3", *(color(n) for n in range(len(cf.trace)))]
-    rows = range(len(steps))
-    axis.barh(rows, [s.probability for s in steps], color=paints, height=0.5)
-    owns = [s.own for s in steps if s.own is not None]
-    if len(owns) == len(steps):
-        axis.barh([row + 0.36 for row in rows], owns, color="#d0d5dd", height=0.16)
-    for row, step in enumerate(steps):
-        axis.text(min(step.probability + 0.02, 0.8), row, percent(step.probability), va="center", fontsize=8)
-    axis.set_xlim(0, 1)
-    axis.invert_yaxis()
-    axis.set_yticks(list(rows), names)
-    axis.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"], fontsize=8)
-    axis.tick_params(axis="y", labelsize=8, length=0)
-    axis.spines[["top", "right", "left"]].set_visible(False)
-    own = "" if cf.before.own is None else f" ({percent(cf.before.own)})"
-    last = cf.trace[-1] if cf.trace else cf.before
-    verb = "then says" if cf.flipped else "still says" if last.predicted == cf.query_class else "then says"
-    known = last.probability if cf.flipped else last.own if last.predicted == cf.query_class else None
-    after = f"{cf.class_name(last.predicted)}" + ("" if known is None else f" ({percent(known)})")
-    title = f"model says {cf.class_name(cf.query_class)}{own},\n{verb} {after}"
-    axis.set_title(_broken(title, TRACE_WIDTH), fontsize=9)
-    grey = "" if len(owns) < len(steps) else f"\ngrey: {cf.class_name(cf.query_class)}"
-    axis.set_xlabel(_broken(f"probability of {cf.class_name(cf.target)}{grey}", TRACE_WIDTH), fontsize=8)
-
-
-def _broken(text: str, width: int) -> str:
-    """Return a text with each line in at most two of `width` characters; longer ones would be cut off at the edge."""
-    lines: list[str] = []
-    for line in text.replace(" %", "\u00a0%").splitlines():
-        if " " in line or len(line) <= width:
-            lines += textwrap.wrap(line, width, max_lines=2, placeholder=" …")
-            continue
-        # The name of a file: its end tells it from others.
-        name = line if len(line) <= 2 * width else f"{line[: width - 1]}…{line[-width:]}"
-        half = -(-len(name) // 2)
-        lines += [name[:half], name[half:]]
-    return "\n".join(lines).replace("\u00a0", " ")

@@ -1,18 +1,23 @@
-"""Which class an explanation aims at, and which class of a model a class of a data set is."""
+"""Which class an explanation aims at, which class of a model a class of a data set is, and images of it."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from partswap.data.base import Dataset
-from partswap.errors import DataError
+from partswap.errors import DataError, NoDistractorsError
 from partswap.features import Encoded
 from partswap.images import label_of
 from partswap.models.names import find_class, plain
+
+#: How many distractors are looked for in a data set.
+DISTRACTORS = 20
 
 
 def classes_of(data: Dataset, names: Sequence[str] | None, count: int) -> dict[int, int]:
@@ -71,6 +76,50 @@ def choose_target(
             if 2 * count > counts.total():
                 return best, f"what {count} of {len(donors)} distractors are predicted as"
     return int(logits.topk(2).indices[1]), "the model's second guess"
+
+
+def find_distractors(
+    data: Dataset,
+    target: int,
+    query: str,
+    encode: Callable[[Sequence[Any]], Encoded],
+    names: Sequence[str] | None,
+    count: int,
+) -> Encoded:
+    """Return images of the target class that a model of `count` classes gets right, from a data set.
+
+    `query` is the name of an image that is left out, `encode` computes the features of images.
+    """
+
+    def name(index: int) -> str:
+        return names[index] if names else f"class {index}"
+
+    wanted = [theirs for theirs, mine in classes_of(data, names, count).items() if mine == target]
+    labels = data.labels()
+    places = [i for i in range(len(data)) if labels[i] in wanted and (not query or data.image_name(i) != query)]
+    random.Random(0).shuffle(places)
+    if not places:
+        raise NoDistractorsError(
+            f"the data set has no image of the target {name(target)}.", "Choose another target, or pass images."
+        )
+    right: list[int] = []
+    parts: list[Encoded] = []
+    wrong: list[Tensor] = []
+    for start in range(0, len(places), DISTRACTORS):
+        part = encode([data[i] for i in places[start : start + DISTRACTORS]])
+        good = [k for k in range(len(part)) if int(part.logits[k].argmax()) == target]
+        right += [places[start + k] for k in good]
+        parts += [part.select(good)] if good else []
+        wrong.append(part.logits)
+        if len(right) >= DISTRACTORS:
+            break
+    if not right:
+        raise NoDistractorsError(
+            f"the model gets none of the {len(places)} images of {name(target)} right; they are predicted as "
+            f"{predicted_as(torch.cat(wrong), name)}.",
+            "Choose another target, or another data set.",
+        )
+    return encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
 
 
 def predicted_as(logits: Tensor, name: Callable[[int], str]) -> str:

@@ -1,6 +1,6 @@
-"""What a counterfactual says in words: plain data, which files hold and pictures show.
+"""What a counterfactual says in words: plain data, which files hold and pictures show; and probabilities as text.
 
-`partswap.language` makes it.
+`partswap.language` makes the words.
 """
 
 from __future__ import annotations
@@ -39,3 +39,33 @@ class Words:
     agreement: float | None = (
         None  #: how often the linear stand-in says what the model says; None: it is the model's own
     )
+
+
+def decimal(probability: float) -> str:
+    """Return a probability in as few digits as tell it from 0 and from 1.
+
+    Examples
+    --------
+    >>> decimal(0.8), decimal(0.0004), decimal(3e-9), decimal(0.9996)
+    ('0.80', '0.0004', '3e-09', '0.9996')
+    """
+    for digits in range(2, 7):
+        text = f"{probability:.{digits}f}"
+        if 0 < float(text) < 1 or probability in (0, 1):
+            return text
+    return f"{probability:.0e}" if probability < 0.5 else "1.00"
+
+
+def percent(probability: float) -> str:
+    """Return a probability in percent, likewise.
+
+    Examples
+    --------
+    >>> percent(0.8), percent(0.0004), percent(3e-9), percent(1.0)
+    ('80 %', '0.04 %', '< 0.01 %', '100 %')
+    """
+    for digits in range(3):
+        text = f"{100 * probability:.{digits}f}"
+        if 0 < float(text) < 100 or probability in (0, 1):
+            return f"{text} %"
+    return "< 0.01 %" if probability < 0.5 else "> 99.99 %"

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
 from partswap.cli.main import app
 from partswap.cli.paper import SUMMARIES
+from partswap.figures import FIGURES
 from partswap.registry import registered
 from partswap.runs.config import RunConfig, flag_of
 from partswap.studies.paper.lab import TABLES
@@ -47,7 +48,7 @@ def test_help_does_not_wait_for_torch():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("registry", [METHODS, METRICS, DATASETS, AUXILIARIES, TABLES], ids=lambda it: it.kind)
+@pytest.mark.parametrize("registry", [METHODS, METRICS, DATASETS, AUXILIARIES, TABLES, FIGURES], ids=lambda it: it.kind)
 def test_names_are_read_without_importing(registry):
     found = registered(registry.package)
     assert list(found) == registry.names()

@@ -225,7 +225,7 @@ def test_words_are_saved_and_shown(tmp_path):
     again = Counterfactual.load(cf.save(tmp_path / "why.json"))
     assert again == cf
     assert again.words == cf.words
-    assert json.loads((tmp_path / "why.json").read_text())["version"] == 3
+    assert json.loads((tmp_path / "why.json").read_text())["version"] == 4
     assert "black rather than grey" in str(cf)
     assert "black rather than grey" in cf._repr_html_()
     withheld = replace(cf, words=one.words(cf, *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts(("wing",), ("tail",))))

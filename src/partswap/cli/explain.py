@@ -59,6 +59,12 @@ def explain(
     words: Annotated[
         Path | None, typer.Option(help="Say it in words, too: the folder that partswap train words made.")
     ] = None,
+    pixel: Annotated[
+        bool,
+        typer.Option(
+            help="Check it in pixels, too: paste the regions and run the whole network; prefer edits that hold there."
+        ),
+    ] = False,
     fetch: Annotated[bool, typer.Option(help="Images may be addresses (https://...), at most 20 MB each.")] = False,
     device: Annotated[
         str | None, typer.Option(help="Where to compute: cpu, cuda, mps, or auto; where the model is, if not given.")
@@ -103,7 +109,7 @@ def explain(
         try:
             with step(bars, f"explaining {each}"):
                 cf = explainer.explain(
-                    each, donors, target, label=label, keep_misclassified=keep_misclassified, words=words
+                    each, donors, target, label=label, keep_misclassified=keep_misclassified, words=words, pixel=pixel
                 )
         except PartswapError as error:  # of one image; the others can still be explained
             if len(queries) == 1:
@@ -151,7 +157,7 @@ def open_explainer(
 
 def check_outputs(count: int, save: Path | None, plot: Path | None) -> None:
     """Raise an error, before anything is computed, if what is asked for cannot be written."""
-    from partswap.pictures import check_format
+    from partswap.figures import check_format
 
     for flag, place in (("--save", save), ("--plot", plot)):
         if place is not None and count > 1 and (place.suffix or place.is_file()):

@@ -82,7 +82,7 @@ def _parameter(name: str, default: Any, file: bool) -> inspect.Parameter:
         default, shown = None, {"help": f"{field.description} Required, here or in the file."}
     elif file and default is not None:  # not given is None, so that the file is known to decide
         default, shown = None, {"show_default": ", ".join(default) if isinstance(default, tuple) else str(default)}
-    elif field.is_required():
+    elif field.is_required() and default is field.default:  # unless the command has one of its own
         default = inspect.Parameter.empty
     return _keyword(name, Annotated[kind | None, flag(name, **shown)], default)
 

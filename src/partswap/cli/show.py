@@ -15,16 +15,17 @@ def show(
     plot: Annotated[
         Path | None, typer.Option(help="Draw it (png, svg, pdf, jpg or html) from the images it was made from.")
     ] = None,
+    kind: Annotated[str, typer.Option(help="Kind of figure: edits, best, trace or sheet.")] = "edits",
 ) -> None:
     """Print a saved counterfactual, or draw it again."""
     from partswap.counterfactual import Counterfactual
 
     if plot is not None:
-        from partswap.pictures import check_format
+        from partswap.figures import check_format
 
         check_format(plot)
     cf = Counterfactual.load(path)
     say(str(cf))
     if plot is not None:
-        cf.with_files(path.parent).plot(plot)
+        cf.with_files(path.parent).plot(plot, kind=kind)
         say(f"drew {plot}")

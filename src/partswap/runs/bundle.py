@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 
 from partswap import _vision
@@ -138,7 +139,8 @@ class _Thawer(pickle.Unpickler):
 class Bundle:
     """Features of the split, network, tasks and methods of a run; it can be pickled.
 
-    `parts` is what the cells of each image hold, if a method wants to know; `device` is where explainers compute.
+    `parts` is what the cells of each image hold, if a method wants to know; `device` is where explainers compute;
+    `pictures` is what the model sees of each image, as PNG, if explanations are checked in pixels.
     """
 
     network: FrozenNetwork
@@ -150,16 +152,27 @@ class Bundle:
     methods: Mapping[str, Method]
     parts: Mapping[int, CellParts] = field(default_factory=dict)
     device: str = "cpu"
+    pictures: Mapping[int, bytes] | None = None
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def of(cls, bench: Workbench, tasks: Sequence[Task], methods: Mapping[str, Method], device: str = "cpu") -> Bundle:
+    def of(
+        cls,
+        bench: Workbench,
+        tasks: Sequence[Task],
+        methods: Mapping[str, Method],
+        device: str = "cpu",
+        *,
+        pixel: bool = False,
+    ) -> Bundle:
         """Return the bundle of a bench, whose features are computed if they are not cached."""
         explainer = bench.explainer
         parts: dict[int, CellParts] = {}
+        images = sorted({image for task in tasks for image in (task.query, *task.distractors)})
         if any(method.wants_parts for method in methods.values()):
-            images = {image for task in tasks for image in (task.query, *task.distractors)}
-            parts = {image: bench.facts.parts(image) for image in sorted(images)}
+            parts = {image: bench.facts.parts(image) for image in images}
+        canvas = explainer.preprocess.canvas
+        pictures = {image: _png(canvas(bench.data.image(image))) for image in images} if pixel else None
         return cls(
             FrozenNetwork.of(_bare(bench.classifier.model)),
             explainer.cut.layer,
@@ -170,7 +183,14 @@ class Bundle:
             dict(methods),
             parts,
             device,
+            pictures,
         )
+
+
+def _png(picture: Image.Image) -> bytes:
+    file = io.BytesIO()
+    picture.convert("RGB").save(file, "PNG", compress_level=1)
+    return file.getvalue()
 
 
 def _bare(network: nn.Module) -> nn.Module:
@@ -204,7 +224,13 @@ class Session:
         return [self._explain(task, method) for task in self.bundle.tasks[shard.start : shard.stop]]
 
     def _explain(self, task: Task, method: Method) -> Counterfactual:
-        return explain_task(self.explainer, task, method, self.bundle.features, self.bundle.parts.__getitem__)
+        bundle = self.bundle
+        shown = None if bundle.pictures is None else self._picture
+        return explain_task(self.explainer, task, method, bundle.features, bundle.parts.__getitem__, shown)
+
+    def _picture(self, index: int) -> Image.Image:
+        assert self.bundle.pictures is not None
+        return Image.open(io.BytesIO(self.bundle.pictures[index]))
 
 
 @contextmanager

@@ -31,6 +31,7 @@ WANTED = {
     "options": "NAME: VALUE pairs",
     "settings": "METHOD: {NAME: VALUE}",
     "int": "a whole number",
+    "bool": "true or false",
     "float": "a number",
     "string": "text (in quotes if need be)",
     "path": "a path",
@@ -107,6 +108,12 @@ class RunConfig(BaseModel):
     )
     queries: int | None = about("Explain only so many images, drawn at random.", None, ge=1)
     seed: int = about("For everything random.", 0, ge=0)
+    pixel: bool = about(
+        "Check explanations in pixels, too: regions are pasted into the query and the whole network is run. Ours then "
+        "prefers edits that hold there.",
+        False,
+        later=True,
+    )
     precision: Literal["float32", "bfloat16", "auto"] = about(
         "Of features: float32, bfloat16, or auto, what this machine is fast at.", "auto"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.runs.tasks import Task
@@ -44,6 +44,10 @@ EDITS = pa.schema(
         # Probabilities of the class said before the edits; older files do not have them.
         pa.field("own_before", pa.float64()),
         pa.field("own", pa.float64()),
+        # The pixel check, null where there was none; older files do not have it.
+        pa.field("pixel_before", pa.float64()),
+        pa.field("pixel_after", pa.float64()),
+        pa.field("pixel_predicted", pa.int32()),
     ]
 )
 TIMINGS = pa.schema(
@@ -54,6 +58,7 @@ TIMINGS = pa.schema(
     ]
 )
 _EDIT = ("query_cell", "distractor", "distractor_cell", "probability", "predicted", "objective", "own")
+_PIXEL = ("pixel_before", "pixel_after", "pixel_predicted")
 #: Parts of `Counterfactual.source` that columns tell; the others are usually the same for a whole method.
 _TOLD = ("evaluator", "query", "distractors", "distractor_indices", "class_names")
 
@@ -70,6 +75,7 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
             "distractors": donors, "before": cf.before.probability, "edits": len(cf.edits), "flipped": cf.flipped,
             "evaluations": cf.evaluations, "evaluator": cf.source.get("evaluator"),
             "extra": json.dumps(extra, sort_keys=True) if extra else None, "own_before": cf.before.own,
+            **({} if (c := cf.pixel) is None else dict(zip(_PIXEL, (c.before, c.after, c.predicted), strict=True))),
         }  # fmt: skip
         for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
             own = (edit.query_cell, donors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
@@ -130,6 +136,11 @@ def _explanation(
         trace.append(Step(row["probability"], row["predicted"], row["objective"], row.get("own")))
     manner = {**about, **json.loads(first["extra"] or "{}")}
     named = {first["query_class"], first["target"], *(step.predicted for step in trace)}
+    pixel = None
+    if first.get("pixel_predicted") is not None:
+        before, after, said = (first[name] for name in _PIXEL)
+        pixel = PixelCheck(before, after, said, said == first["target"])
+        named.add(said)
     source = {
         **manner["source"],
         **({} if first["evaluator"] is None else {"evaluator": first["evaluator"]}),
@@ -143,7 +154,7 @@ def _explanation(
         edits=tuple(edits), trace=tuple(trace),
         before=Step(first["before"], first["query_class"], own=first.get("own_before")),
         flipped=first["flipped"], method=about["method"], settings=manner["settings"], source=source,
-        evaluations=first["evaluations"], seconds=seconds,
+        evaluations=first["evaluations"], seconds=seconds, pixel=pixel,
     )  # fmt: skip
     return Task(first["query"], first["target"], tuple(donors)), found
 

@@ -71,7 +71,7 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
             (config.out / "metrics.json").unlink(missing_ok=True)
             with step(track, "preparing methods"):
                 fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
-                bundle = Bundle.of(bench, tasks.tasks, fitted, config.device)
+                bundle = Bundle.of(bench, tasks.tasks, fitted, config.device, pixel=config.pixel)
             _explain(made, missing, bundle, config, bench.data, track)
         if not _measured(made):
             _finish(made, bench, track)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL.Image import Image
 from torch import Tensor
 
 from partswap.counterfactual import Counterfactual
@@ -125,9 +126,18 @@ def explain_tasks(
 
 
 def explain_task(
-    explainer: Explainer, task: Task, method: Method, features: Encoded, parts: Callable[[int], CellParts] | None
+    explainer: Explainer,
+    task: Task,
+    method: Method,
+    features: Encoded,
+    parts: Callable[[int], CellParts] | None,
+    pictures: Callable[[int], Image] | None = None,
 ) -> Counterfactual:
-    """Return the counterfactual of a task; `parts` gives what the cells of an image hold, for methods that ask."""
+    """Return the counterfactual of a task.
+
+    `parts` gives what the cells of an image hold, for methods that ask; `pictures` what the model sees of it, for the
+    pixel check, which is made if they are given.
+    """
     donors = task.distractors[: method.distractors]
     told: dict[str, Any] = {}
     if method.wants_parts:
@@ -136,7 +146,12 @@ def explain_task(
         told = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in donors]}
     # Distractors were checked when the tasks were planned.
     query, others = features.select([task.query]), features.select(donors)
-    return explainer.explain(query, others, task.target, method=method, keep_misclassified=True, **told)
+    if pictures is None:
+        return explainer.explain(query, others, task.target, method=method, keep_misclassified=True, **told)
+    query = replace(query, pictures=[pictures(task.query)])
+    others = replace(others, pictures=[pictures(k) for k in donors])
+    cf = explainer.explain(query, others, task.target, method=method, keep_misclassified=True, pixel=True, **told)
+    return replace(cf, pictures=None)  # it goes back to another process
 
 
 class Facts:

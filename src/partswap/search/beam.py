@@ -7,12 +7,13 @@ looks at the swaps that could follow, ranks them, and keeps the best. `objective
   flipped.
 - ``"set"``: ``log g + lam * mean(log L_s over its edits)``. Stop at the first depth at which a candidate flips the
   decision. Of those that do, take the one whose swaps are most alike: how sure the model then is matters no more.
-  (Without a semantic term, the one it is surest of.)
+  (Without a semantic term, the one it is surest of.) Given a judge, such as the pixel check, the first of them in that
+  order that it accepts; if it accepts none of the first few, an edit more is tried, and then the usual one is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,6 +29,13 @@ from partswap.search.settings import SearchSettings
 
 #: After so many edits without a flip it is asked whether there can be one at all.
 PATIENCE = 12
+#: Sets that flip the decision and are put to the judge, at most and at once, at every depth ...
+TRIES, AT_ONCE = 32, 8
+#: ... and how many edits more than usual are tried where it accepts none of them.
+DEEPER = 1
+
+#: Tells of sets of edits ``(query cell, distractor cell)`` which are accepted.
+Judge = Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]]
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,15 @@ class BeamSearch:
     """The loop over depths; `likeness` is ``log L_s`` of every pair, ``(h*w, n*h*w)``."""
 
     def __init__(
-        self, evaluator: SwapEvaluator, target: int, likeness: Tensor | None, settings: SearchSettings
+        self,
+        evaluator: SwapEvaluator,
+        target: int,
+        likeness: Tensor | None,
+        settings: SearchSettings,
+        judge: Judge | None = None,
     ) -> None:
         self.evaluator, self.target, self.likeness = evaluator, target, likeness
+        self.judge = judge if settings.objective == "set" else None
         self.lam, self.objective, self.beam = settings.lam, settings.objective, settings.beam
         self.screen = screen_size(evaluator, self.beam) if settings.screen == "auto" else settings.screen
         self.shared = shared_size(evaluator) if settings.screen == "auto" else None
@@ -73,6 +87,8 @@ class BeamSearch:
         """Return the best list of at most `limit` edits from the query on; its last step says whether it flips."""
         paths = [Path((), 0.0, ())]
         start = prepared = self.evaluator.start
+        usual: Path | None = None  # what is taken if the judge accepts nothing
+        patience = DEEPER
         for depth in range(limit):
             if depth == self.patience and not self._reachable():
                 self.gave_up = True
@@ -90,16 +106,48 @@ class BeamSearch:
             done = len(flipping) > 0
             alike = self.likeness is not None
             order = self._best(found.likeness if done and alike else ranks, flipping if done else None)
+            accepted = None
+            if done and self.judge is not None:
+                accepted = self._accepted(order, paths, found)
+                if accepted is None:
+                    if usual is None:
+                        usual = self._ordered(self._step(prepared, paths, found, order[:1], ranks)[1][0], start)
+                    if patience == 0:
+                        return usual
+                    patience -= 1
+                    done, order = False, self._best(ranks, None)
+                else:
+                    order = accepted
             kept = self._distinct(order, paths, state, i, j, 1 if done else self.beam)
-            prepared = self.evaluator.advance(prepared, state[kept], i[kept], j[kept])
-            paths = [
-                self._extend(paths[int(state[k])], int(i[k]), int(j[k]), prepared.logits[row], float(ranks[k]))
-                for row, k in enumerate(kept.tolist())
-            ]
-            for path in paths:
+            prepared, paths = self._step(prepared, paths, found, kept, ranks)
+            for path in paths if usual is None or accepted is not None else ():
                 if path.steps[-1].predicted == self.target:
-                    return self._ordered(path, start) if self.objective == "set" else path
-        return paths[0]
+                    if self.objective != "set":
+                        return path
+                    return self._ordered(path, start, whole=accepted is not None)
+        return usual or paths[0]
+
+    def _step(
+        self, prepared: Prepared, paths: list[Path], found: Proposals, kept: Tensor, ranks: Tensor
+    ) -> tuple[Prepared, list[Path]]:
+        """Return the grids and the lists of edits after the swaps that are kept."""
+        state, i, j = found.state, found.i, found.j
+        after = self.evaluator.advance(prepared, state[kept], i[kept], j[kept])
+        return after, [
+            self._extend(paths[int(state[k])], int(i[k]), int(j[k]), after.logits[row], float(ranks[k]))
+            for row, k in enumerate(kept.tolist())
+        ]
+
+    def _accepted(self, order: Tensor, paths: list[Path], found: Proposals) -> Tensor | None:
+        """Return the number of the first candidate that the judge accepts, ``(1,)``, None if there is none."""
+        assert self.judge is not None
+        for some in order[:TRIES].split(AT_ONCE):
+            sets = [(*paths[int(found.state[k])].edits, (int(found.i[k]), int(found.j[k]))) for k in some.tolist()]
+            for row, good in enumerate(self.judge(sets)):
+                if good:
+                    first: Tensor = some[row : row + 1]
+                    return first
+        return None
 
     def _reachable(self) -> bool:
         """Tell whether the model says the target of any distractor's cells in place of all of the query's.
@@ -110,11 +158,12 @@ class BeamSearch:
         grids = self.evaluator.donors.view(-1, self.evaluator.shape.cells, self.evaluator.donors.shape[1])
         return any(bool((self.evaluator.run(g[None]).argmax(1) == self.target).any()) for g in grids)
 
-    def _ordered(self, path: Path, prepared: Prepared) -> Path:
+    def _ordered(self, path: Path, prepared: Prepared, *, whole: bool = False) -> Path:
         """Return the same set of edits, the most alike first; without a semantic term, each time what helps most.
 
         A set is reached in several orders whose ranks differ by rounding only; this makes the order mean something,
         and the same on every machine. Where rounding also decides whether the set flips, it stays as it was found.
+        Unless the `whole` set is wanted, edits that turn out not to be needed are left out.
         """
         remaining, ordered = list(path.edits), Path((), 0.0, ())
         while remaining:
@@ -129,7 +178,8 @@ class BeamSearch:
             edit = (int(i[best]), int(j[best]))
             ordered = self._extend(ordered, *edit, prepared.logits[0], float(ranks[best]))
             remaining.remove(edit)
-            if ordered.steps[-1].predicted == self.target:  # perhaps not all of them were needed
+            flips = ordered.steps[-1].predicted == self.target  # perhaps not all of them were needed
+            if flips and not (whole and remaining):
                 return ordered
         return path
 

@@ -106,7 +106,7 @@ def search(
     # Gradients are needed for screening, so a caller's inference mode is left for the time being.
     with torch.inference_mode(False), torch.no_grad():
         evaluator, target, before = problem.begin(head, settings.memory_mb)
-        loop = BeamSearch(evaluator, target, likeness, settings)
+        loop = BeamSearch(evaluator, target, likeness, settings, problem.judge)
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
     found: dict[str, Any] = {"evaluator": evaluator.name}
     if loop.gave_up:
@@ -125,6 +125,7 @@ def search(
             "temperature": tau,
             "semantic": likeness is not None,
             "constrained": allowed is not None,
+            **({} if loop.judge is None else {"pixel": True}),
         },
         evaluations=loop.evaluations,
         seconds=time.perf_counter() - started,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ class Problem:
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
     about: About = field(default_factory=About)  #: what the result should tell of the images and the model
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
+    #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
+    judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
 
     @classmethod
     def of(cls, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any) -> Problem:
@@ -135,3 +137,12 @@ def first_step(logits: Tensor, target: int) -> Step:
         )
     probabilities = logits.softmax(0)
     return Step(float(probabilities[target]), predicted, own=float(probabilities[predicted]))
+
+
+def parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:
+    """Return the parts of the cells of the distractors that were kept, in one row."""
+    if distractor_parts is None:
+        return None
+    if kept and max(kept) >= len(distractor_parts):
+        raise ShapeError(f"parts of {len(distractor_parts)} distractors.", "Give those of all distractors.")
+    return [cell for k in kept for cell in distractor_parts[k]]

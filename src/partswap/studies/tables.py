@@ -91,7 +91,8 @@ def metrics_table(made: Run) -> ResultTable:
     for name in METRICS.names():
         metric = METRICS.get(name)()
         for which in metric.ways:
-            found = [(scores[name][which], scores[name][f"{which}_interval"]) for scores in content.values()]
+            known = [scores.get(name, {}) for scores in content.values()]  # a metric may be newer than the run
+            found = [(score.get(which), score.get(f"{which}_interval")) for score in known]
             if any(value is not None for value, _ in found):
                 rows.append([metric.heading(which), *(metric.show(*score) for score in found)])
     words = (explained_text(made), skipped_text(made), missing_text(made), *made.record.get("notes", ()))

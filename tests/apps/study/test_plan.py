@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from partswap.apps.study.folder import read_study
 from partswap.apps.study.plan import Choices, plan_study
-from partswap.apps.study.render import BLUR, highlighted
 from partswap.cli.main import app
+from partswap.composite import BLUR, highlighted
 from partswap.errors import SettingError
 from partswap.runs.config import RunConfig
 from partswap.runs.folder import read_run

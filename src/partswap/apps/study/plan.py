@@ -16,7 +16,8 @@ from PIL.Image import Image
 
 from partswap.apps.study.assign import assign, check_blocks
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
-from partswap.apps.study.render import Album, box_of, highlighted, view
+from partswap.apps.study.render import Album, box_of, view
+from partswap.composite import highlighted
 from partswap.data.base import Dataset, open_dataset
 from partswap.errors import SettingError
 from partswap.grid import GridShape

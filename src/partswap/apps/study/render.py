@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image
 
 from partswap.apps.study.folder import Box, image_path
 from partswap.grid import GridShape
@@ -18,8 +18,6 @@ from partswap.preprocess import Preprocess
 
 #: Long side of the pictures, in pixels.
 SIDE = 480
-#: Radius of the blur, as a share of the side: outlines stay, marks and colours of parts do not.
-BLUR = 0.035
 QUALITY = 88
 
 
@@ -30,22 +28,6 @@ def view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     size = (round(wide * scale), round(high * scale))
     seen = image.convert("RGB").resize(size, Image.Resampling.LANCZOS, box=preprocess.box(image.size))
     return Image.frombytes("RGB", seen.size, seen.tobytes())  # nothing but pixels
-
-
-def highlighted(picture: Image.Image, box: Box) -> Image.Image:
-    """Return the picture, blurred but for a region, which is outlined."""
-    width, height = picture.size
-    left, top, right, bottom = (round(v * side) for v, side in zip(box, (width, height) * 2, strict=True))
-    blurred = picture.filter(ImageFilter.GaussianBlur(BLUR * max(width, height)))
-    blurred.paste(picture.crop((left, top, right, bottom)), (left, top))
-    draw = ImageDraw.Draw(blurred)
-    line = max(2, round(max(width, height) / 120))
-    # Two rings, light and dark: they are seen on any picture, and by any eye.
-    draw.rectangle((left - line, top - line, right + line - 1, bottom + line - 1), outline="#ffffff", width=line)
-    draw.rectangle(
-        (left - 2 * line, top - 2 * line, right + 2 * line - 1, bottom + 2 * line - 1), outline="#101828", width=line
-    )
-    return blurred
 
 
 def box_of(cell: int, grid: GridShape) -> Box:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual, Step
 from partswap.errors import SettingError
+from partswap.grid import Grids
 from partswap.heads import HeadPlan, SwapEvaluator
 from partswap.search.methods.base import METHODS, Method
 from partswap.search.problem import Problem
@@ -47,7 +48,9 @@ class Scout(Method):
         """Return the settings that decide the result, as plain values."""
         return {"confidence": self.confidence}
 
-    def maps(self, head: nn.Module | HeadPlan, query: Tensor, distractor: Tensor, target: int) -> tuple[Tensor, Tensor]:
+    def maps(
+        self, head: nn.Module | HeadPlan, query: Tensor | Grids, distractor: Tensor, target: int
+    ) -> tuple[Tensor, Tensor]:
         """Return the heat maps ``(h, w)`` of a query and of a distractor, both grids ``(d, h, w)``."""
         problem = Problem.of(query, distractor[None], target)
         with torch.inference_mode(False), torch.no_grad():

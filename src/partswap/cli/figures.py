@@ -1,0 +1,28 @@
+"""``partswap figures``: every kind of figure on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import open_bench, say, with_config
+from partswap.runs.config import RunConfig
+
+
+@with_config(
+    "path", "split", "options", "weights", "classes", "layer", "auxiliary", "distractors", "seed", "precision",
+    "device", "cache", data="aviary", model="aviary:vgg", queries=12,
+)  # fmt: skip
+def figures(
+    config: RunConfig,
+    out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("out/figures"),
+) -> None:
+    """Explain some images and draw every kind of figure, on a page to look at."""
+    from partswap.progress import bars
+    from partswap.studies.gallery import make_gallery
+
+    if config.data == "aviary" and not config.options:
+        config = config.with_(options={"per_class": 12})  # enough to choose distractors from
+    say(f"figures: {make_gallery(config, open_bench(config), out, bars)}")

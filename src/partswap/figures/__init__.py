@@ -1,0 +1,9 @@
+"""Figures of counterfactuals: one small file per kind, registered by name.
+
+To add one, drop a file into this folder with a function from a `Counterfactual` (and options) to a figure, and
+``@FIGURES.register("name")``.
+"""
+
+from partswap.figures.base import FIGURES, FORMATS, check_format, draw
+
+__all__ = ["FIGURES", "FORMATS", "check_format", "draw"]

@@ -1,0 +1,39 @@
+"""Maps for figures: what swapping each cell promises, and which cells look like the same part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from partswap.errors import SettingError
+from partswap.grid import Grids, to_cells
+from partswap.heads import HeadPlan
+from partswap.search.clusters import on_the_spot
+from partswap.search.methods.scout import Scout
+from partswap.search.problem import Problem
+
+
+def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, NDArray[Any]]:
+    """Return maps ``(h, w)`` by name: the best first-order gain of each query cell, and SCOUT's of query and donor."""
+    settings = Scout()
+    with torch.inference_mode(False), torch.no_grad():
+        evaluator, target, _ = problem.begin(head, settings.memory_mb)
+        gain = next(iter(evaluator.gains(evaluator.start, target, leads=False)))[0].amax(1).view(*problem.shape)
+    query = Grids(problem.query[None], problem.context)
+    mine, theirs = settings.maps(head, query, problem.distractors[donor], target)
+    found = {"best gain of swapping a cell": gain, "SCOUT, query": mine, "SCOUT, distractor": theirs}
+    return {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def cluster_labels(problem: Problem, count: int, *, seed: int = 0) -> NDArray[np.int64]:
+    """Return the cluster of each cell of query and distractors, ``(1 + n, h, w)``, of the auxiliary's features."""
+    if problem.aux is None:
+        raise SettingError("clusters need an auxiliary.", "Give the explainer one.")
+    if count < 1:
+        raise SettingError(f"there are to be {count} clusters.", "Use 1 or more; 8 is usual.")
+    cells = torch.cat([to_cells(grids) for grids in problem.aux])
+    labels: NDArray[np.int64] = on_the_spot(cells, count, seed).cpu().numpy()
+    return labels.reshape(-1, *problem.shape)
