@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ def collect_runs(folders: Sequence[str | Path], *, title: str = "", track: Track
     titles = source_titles(runs, found, labels)
     report = Report(title or _title(runs), _note(runs, found))
     opened: dict[str, Dataset] = {}
+    looked: dict[Hashable, Seen] = {}
     for number, (run, methods) in enumerate(zip(runs, found, strict=True)):
         report.notices += _unfinished(run, methods)
         fingerprint = run.record["fingerprints"]["data"]
@@ -84,6 +85,7 @@ def collect_runs(folders: Sequence[str | Path], *, title: str = "", track: Track
             with step(track, f"opening the data set of {run.folder}"):
                 opened[fingerprint] = run.open_data()
         seen = Seen(report, run, opened[fingerprint])
+        seen = looked.setdefault((*seen.kind, seen.grid), seen)  # what one run looked at the next need not read
         scores = _scores(run, methods, seen, track)
         with track(f"pictures of {labels[number]}", sum(map(len, methods.values()))) as advance:
             for method, explained in methods.items():
@@ -191,5 +193,9 @@ def _note(runs: Sequence[Run], found: Sequence[Mapping[str, Explained]]) -> str:
         "all": "images, those that the model gets wrong towards their true class",
     }[record["settings"].get("only", "right")]
     wrong = record["skipped"].get("misclassified_queries", 0) if "skipped" in record else 0
-    share = f" The model gets {1 - wrong / record['images']:.0%} of {record['images']:,} images right." if wrong else ""
+    share = (
+        f" The model gets {100 * (1 - wrong / record['images']):.0f} % of {record['images']:,} images right."
+        if wrong
+        else ""
+    )
     return f"{images:,} {what}.{share}"

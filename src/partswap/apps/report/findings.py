@@ -60,8 +60,8 @@ def _outcome(report: Report, mine: Sequence[dict[str, Any]], main: int) -> str:
     edits = [len(e["edits"]) for e in reached]
     one = sum(n == 1 for n in edits) / len(mine)
     text = (
-        f"<b>{mean(edits):.1f} swapped regions</b> are enough, on average, for the model to say the other class; "
-        f"in {one:.0%} of the cases a {link('single one', edits='1')} is (explanations{by})."
+        f"<b>{mean(edits):.1f} swapped regions</b> are enough, on average, for the model to say the other class, and a "
+        f"{link('single one', edits='1')} is in {_percent(one)} of the cases{by and f' (explanations{by})'}."
     )
     if missed := len(mine) - len(reached):
         text += f" {missed:,} of {len(mine):,} {link('did not get there', flip='no')}."
@@ -107,12 +107,17 @@ def _parts(mine: Sequence[dict[str, Any]], parts: Sequence[str]) -> list[str]:
     if not touched:
         return []
     told = _listed(
-        f"{link(parts[k], part=parts[k])} ({n / len(edits):.0%} of the edits)" for k, n in touched.most_common(NAMED)
+        f"{link(parts[k], part=parts[k])} ({_percent(n / len(edits))} of the edits)"
+        for k, n in touched.most_common(NAMED)
     )
     known = [edit for edit in edits if edit[0] and edit[1]]
     same = sum(bool(set(a) & set(b)) for a, b in known)
-    share = f" Where both regions show a part, it is the same one in {same / len(known):.0%}." if known else ""
+    share = f" Where both regions show a part, it is the same one in {_percent(same / len(known))}." if known else ""
     return [f"<b>What gives them away:</b> {told}.{share}"]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%"
 
 
 def _listed(items: Iterable[str]) -> str:

@@ -6,17 +6,19 @@ import html
 import inspect
 import json
 import shutil
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from partswap._version import __version__
-from partswap.apps.report.findings import findings
+from partswap.apps.report.findings import findings, main_source
 from partswap.apps.report.model import Report
 from partswap.errors import SettingError
 from partswap.metrics import METRICS
 from partswap.metrics.base import Metric
+from partswap.metrics.bootstrap import Interval
 from partswap.pictures import COLORS
 from partswap.store import refuse_strangers
 
@@ -25,6 +27,8 @@ SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "report.js")
 #: Pictures per script element of a self-contained file: only those that are needed are decoded.
 SHARD = 48
 SUFFIXES = (".html", ".htm")
+#: What comes first and last among the metrics.
+ORDER = {"flip_rate": 0, "edits": 1, "evaluations": 8, "seconds": 9}
 
 
 def write_report(report: Report, out: str | Path) -> Path:
@@ -73,7 +77,7 @@ def _write_folder(report: Report, folder: Path) -> Path:
 
 
 def _data(report: Report, *, shard: int) -> dict[str, Any]:
-    return {**report.data(), "colors": COLORS, "shard": shard}
+    return {**report.data(), "main": main_source(report), "colors": COLORS, "shard": shard}
 
 
 def in_script(data: Any) -> str:
@@ -121,7 +125,7 @@ def metrics_table(report: Report) -> str:
         for n, source in enumerate(report.sources)
     )
     rows = []
-    for name in METRICS.names():
+    for name in sorted(METRICS.names(), key=lambda name: (ORDER.get(name, 2), name)):
         metric = METRICS.get(name)()
         for which in metric.ways:
             row = _metric_row(report, name, metric, which)
@@ -137,11 +141,11 @@ def _metric_row(report: Report, name: str, metric: Metric, which: str) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return ""
-    best = (min if metric.lower_is_better else max)(known) if len(set(known)) > 1 else None
+    best = _clear_best(values, bounds, metric)
     tops = [bound[1] for bound in bounds if bound is not None]
     top = 1.0 if metric.percent else max(*known, *tops, 1e-9)
     cells = []
-    for value, bound in zip(values, bounds, strict=True):
+    for place, (value, bound) in enumerate(zip(values, bounds, strict=True)):
         if value is None:
             cells.append("<td>–</td>")
             continue
@@ -149,11 +153,23 @@ def _metric_row(report: Report, name: str, metric: Metric, which: str) -> str:
         number = f"<b>{metric.show(value)}</b>{unit}"
         low, high = bound or (value, value)
         told = "" if bound is None else f"<small>{metric.show(low)} – {metric.show(high)}</small>"
-        places = [f"{100 * min(1.0, max(0.0, place / top)):.1f}%" for place in (low, high, value)]
+        places = [f"{100 * min(1.0, max(0.0, at / top)):.1f}%" for at in (low, high, value)]
         scale = f'<span class="scale" style="--low:{places[0]};--high:{places[1]};--at:{places[2]}"></span>'
-        mark = ' class="best"' if value == best else ""
+        mark = ' class="best"' if place == best else ""
         cells.append(f"<td{mark}>{number}{told}{scale}</td>")
     ways = {"single": ", first edit", "all": ", all edits"}[which] if metric.single else ""
     what = " ".join((inspect.getdoc(type(metric)) or "").partition("\n\n")[0].split())
     title = f'<th scope="row">{html.escape(metric.title)}{ways}<small>{html.escape(what)}</small></th>'
     return f"<tr>{title}{''.join(cells)}</tr>"
+
+
+def _clear_best(values: Sequence[float | None], bounds: Sequence[Interval | None], metric: Metric) -> int | None:
+    """Return which value is the best, None if it is not clear: alone, equal, or within the interval of another."""
+    known = [n for n, value in enumerate(values) if value is not None]
+    if len(known) < 2:
+        return None
+    sign = -1.0 if metric.lower_is_better else 1.0
+    best = max(known, key=lambda n: sign * (values[n] or 0.0))
+    ends = {n: bounds[n] or (values[n] or 0.0, values[n] or 0.0) for n in known}
+    mine = min(sign * end for end in ends[best])
+    return best if all(max(sign * end for end in ends[n]) < mine for n in known if n != best) else None

@@ -11,7 +11,7 @@ function make(kind, attributes, children) {
     if (name.startsWith("on")) kind.addEventListener(name.slice(2), value);
     else kind.setAttribute(name, value === true ? "" : value);
   }
-  kind.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  kind.append(...children.flat(Infinity).filter((child) => child || child === 0));
   return kind;
 }
 const h = (tag, attributes = {}, ...children) => make(document.createElement(tag), attributes, children);

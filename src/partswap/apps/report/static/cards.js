@@ -10,18 +10,19 @@ function box(source, cell, size) {
   return { x: (column * width) / columns, y: (row * height) / rows, width: width / columns, height: height / rows };
 }
 
-function picture(e, image, marks, caption, role) {
+function picture(e, image, marks, caption, role, among) {
   const size = data.sizes[image];
-  const unit = size[0] / 224;
+  const unit = (size[0] / 224) * (among > 2 ? 1.35 : 1); // in smaller pictures, so that they can be read
   const outlines = marks.flatMap(([number, cell]) => {
     const at = box(e.source, cell, size);
     const side = 17 * unit;
+    const top = at.y >= side ? at.y - side + unit : at.y; // above the cell: it is the cell that one wants to see
     const base = { ...at, fill: "none", rx: 3 * unit };
     return [
       s("rect", { ...base, stroke: "#fff", "stroke-width": 6 * unit, "stroke-opacity": 0.9 }),
       s("rect", { ...base, stroke: color(number), "stroke-width": 3.6 * unit }),
-      s("rect", { x: at.x, y: at.y, width: side, height: side, rx: 3 * unit, fill: color(number) }),
-      s("text", { x: at.x + side / 2, y: at.y + side * 0.78, "font-size": 13 * unit, class: "mark" }, `${number + 1}`),
+      s("rect", { x: at.x - 1.8 * unit, y: top, width: side, height: side, rx: 3 * unit, fill: color(number) }),
+      s("text", { x: at.x - 1.8 * unit + side / 2, y: top + side * 0.78, "font-size": 13 * unit, class: "mark" }, `${number + 1}`),
     ];
   });
   return h("figure", {},
@@ -29,7 +30,7 @@ function picture(e, image, marks, caption, role) {
       h("img", { src: address(image), loading: "lazy", decoding: "async", width: size[0], height: size[1],
         alt: `${role}: ${caption}, ${count(marks.length, "outlined cell")}` }),
       s("svg", { viewBox: `0 0 ${size[0]} ${size[1]}`, "aria-hidden": "true" }, outlines)),
-    h("figcaption", {}, h("b", {}, role), ` ${caption}`));
+    h("figcaption", { title: `${role}: ${caption}` }, role === "query" ? h("b", {}, caption) : caption));
 }
 
 // A cell with a little of what is around it, so that one sees what it is part of.
@@ -57,8 +58,8 @@ function swapText(e, k) {
   const [mine, theirs] = e.parts[k];
   const shared = mine.filter((part) => theirs.includes(part));
   if (shared.length) return named(shared);
-  if (!mine.length && !theirs.length) return "no annotated part";
-  return `${named(mine) || "nothing annotated"} ← ${named(theirs) || "nothing annotated"}`;
+  if (!mine.length && !theirs.length) return h("small", {}, "no annotated part");
+  return `${named(mine) || "–"} ← ${named(theirs) || "–"}`;
 }
 
 function trace(e, large) {
@@ -88,18 +89,16 @@ function panel(e, one, large) {
   const first = one.found[0];
   const other = e.from !== first.from || e.to !== first.to;
   const shown = used.slice(0, most);
-  const truth = truths.get(pairKey(e.from, e.to));
   return h("section", { class: `panel s${e.source % 6}`, "aria-label": sources[e.source].title },
     h("p", { class: "head" }, several && h("b", {}, h("span", { class: `dot s${e.source % 6}` }), sources[e.source].title),
       h("span", { class: "pill" }, count(e.n, "edit")),
       h("span", { class: e.flipped ? "pill yes" : "pill no" }, e.flipped ? "✓ flips" : "✕ not reached")),
     other && h("p", { class: "other" }, `${classes[e.from]} → ${classes[e.to]}`),
     h("div", { class: "pics", "data-n": shown.length + 1 },
-      picture(e, e.image, e.edits.map(([cell], k) => [k, cell]), classes[e.from], "query"),
-      shown.map((image) => picture(e, image, marksOf(image), classes[e.to], "distractor"))),
+      picture(e, e.image, e.edits.map(([cell], k) => [k, cell]), classes[e.from], "query", shown.length + 1),
+      shown.map((image) => picture(e, image, marksOf(image), classes[e.to], "distractor", shown.length + 1))),
     used.length > most && h("p", { class: "rest" }, `and ${count(used.length - most, "more distractor")}`),
     trace(e, large),
-    truth && truth.length > 0 && h("p", { class: "truth" }, "They truly differ in: ", h("b", {}, truth.join(", "))),
     e.words && h("p", { class: e.words.stated ? "words" : "words withheld" }, e.words.text),
     e.pixels && h("p", { class: "pixels" },
       h("b", { class: e.pixels.flipped ? "yes" : "no" }, e.pixels.flipped ? "Holds in pixels" : "Does not hold in pixels"),
@@ -110,10 +109,13 @@ function panel(e, one, large) {
 function card(one, shown, open, large = false) {
   const [first] = shown;
   const title = [classes[first.from], h("span", { class: "to", "aria-label": " towards " }, " → "), classes[first.to]];
+  const truth = truths.get(pairKey(first.from, first.to)) || [];
+  const file = one.name.split("/").pop();
   const known = one.truth !== undefined && one.truth !== first.from;
   return h("article", { class: shown.length > 1 ? "card wide" : "card", "data-case": one.number },
     h("header", {},
       h("h3", {}, open ? h("button", { type: "button", onclick: () => open(one.number) }, title) : title),
-      h("p", { class: "file", title: one.name }, known ? `truly ${classes[one.truth]}, ${one.name}` : one.name)),
-    h("div", { class: "panels", style: `--n:${shown.length}` }, shown.map((e) => panel(e, one, large))));
+      h("p", { class: "file", title: one.name }, known ? `truly ${classes[one.truth]}, ${file}` : file)),
+    h("div", { class: "panels", style: `--n:${shown.length}` }, shown.map((e) => panel(e, one, large))),
+    truth.length > 0 && h("p", { class: "truth" }, "The two classes truly differ in: ", h("b", {}, truth.join(", "))));
 }

@@ -1,8 +1,8 @@
 // Distributions of what is chosen, drawn as SVG; where a filter is on, a line shows the same of everything.
 
-const WIDTH = 380;
+const WIDTH = 460;
 const HEIGHT = 200;
-const [LEFT, RIGHT, TOP, BOTTOM] = [38, 12, 12, 34];
+const [LEFT, RIGHT, TOP, BOTTOM] = [44, 12, 12, 34];
 const across = (share) => LEFT + share * (WIDTH - LEFT - RIGHT);
 const up = (share) => HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
 
@@ -59,16 +59,17 @@ function risingChart(chosen, shown) {
   const lists = bySource(chosen, shown);
   const curves = lists.map((list) =>
     Array.from({ length: most + 1 }, (_, k) => mean(list.map((e) => e.p[Math.min(k, e.n)]))));
+  const top = Math.min(1, Math.max(0.1, ...curves.flat()) * 1.2);
   const at = (k) => across(k / most);
   return frame("Mean probability of the other class after each edit", HEIGHT, [
-    grid(1),
+    grid(top),
     Array.from({ length: most + 1 }, (_, k) =>
-      text(at(k), HEIGHT - 18, k ? `${k}` : "before", { "text-anchor": k ? "middle" : "start", dx: k ? 0 : -8 })),
+      text(at(k), HEIGHT - 18, `${k}`, { "text-anchor": "middle" })),
     curves.map((curve, j) => lists[j].length > 0 && s("g", { class: `stroke s${shown[j] % 6}` },
-      s("path", { d: `M${curve.map((p, k) => `${at(k)} ${up(p)}`).join("L")}` }),
-      curve.map((p, k) => s("circle", { cx: at(k), cy: up(p), r: 3.5 },
+      s("path", { d: `M${curve.map((p, k) => `${at(k)} ${up(p / top)}`).join("L")}` }),
+      curve.map((p, k) => s("circle", { cx: at(k), cy: up(p / top), r: 3.5 },
         s("title", {}, `${sources[shown[j]].title}, ${k ? `after edit ${k}` : "before"}: ${percent(p)}`))))),
-    text(WIDTH - RIGHT, HEIGHT - 3, "edits", { "text-anchor": "end", class: "axis" }),
+    text(WIDTH - RIGHT, HEIGHT - 3, "edits made", { "text-anchor": "end", class: "axis" }),
   ]);
 }
 

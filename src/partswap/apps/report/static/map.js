@@ -1,8 +1,8 @@
-// The map of confusions: pairs of classes with their edits and parts, and a matrix of all pairs.
+// The map of confusions: a drawing of what is taken for what, and pairs of classes with their edits and parts.
 
 const ROWS = 12; // rows of the table before one asks for more
-const MATRIX = 80; // classes up to which a matrix can be read
-let mapped = { order: "n", all: false };
+const FAMILIES = 40; // likewise, of the drawing
+let mapped = { order: "n", all: false, families: false };
 
 function pairsOf(list) {
   const found = new Map();
@@ -20,24 +20,13 @@ function pairsOf(list) {
   }));
 }
 
-// Classes that are confused with each other, directly or through others, stand together.
-function families(pairs) {
-  const home = new Map();
-  const root = (k) => (home.get(k) === k ? k : root(home.get(k)));
-  for (const { from, to } of pairs) for (const k of [from, to]) if (!home.has(k)) home.set(k, k);
-  for (const { from, to } of pairs) home.set(root(from), root(to));
-  const groups = new Map();
-  for (const k of home.keys()) groups.set(root(k), [...(groups.get(root(k)) || []), k]);
-  return [...groups.values()].sort((a, b) => b.length - a.length).flatMap((group) => group.sort((a, b) => a - b));
-}
-
 // 0 is few edits, 1 many.
 function shade(edits, pairs) {
   const all = pairs.map((pair) => pair.edits);
   const [low, high] = [Math.min(...all), Math.max(...all)];
   return high > low ? (edits - low) / (high - low) : 0.5;
 }
-const tint = (share) => `--heat:${Math.round(22 + 78 * share)}%`;
+const tint = (share) => `--heat:${Math.round(20 + 80 * share)}%`;
 
 function whereMap(pair) {
   const e = pair.list[0];
@@ -54,34 +43,108 @@ function whereMap(pair) {
       class: "warm", "fill-opacity": (0.15 + (0.85 * n) / top).toFixed(2) })] : [])));
 }
 
-function matrix(pairs, state, act) {
-  const order = families(pairs);
-  if (order.length > MATRIX || order.length < 3) return null;
-  const place = new Map(order.map((k, position) => [k, position]));
-  const n = order.length;
-  const label = n <= 26;
-  const margin = label ? n * 0.34 : 0;
-  const mark = (pair) => s("rect", { x: margin + place.get(pair.to) + 0.06, y: place.get(pair.from) + 0.06, width: 0.88,
-    height: 0.88, rx: 0.14, class: "cell heat", style: tint(shade(pair.edits, pairs)),
-    "data-on": state.from === classes[pair.from] && state.to === classes[pair.to],
-    onclick: () => act({ from: classes[pair.from], to: classes[pair.to] }) },
-  s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, ${pair.edits.toFixed(1)} edits`));
-  return h("figure", { class: "matrix" },
-    s("svg", { viewBox: `0 0 ${n + margin} ${n}`, "aria-hidden": "true" },
-      s("rect", { x: margin, width: n, height: n, class: "ground", rx: 0.3 }),
-      order.map((k, position) => [
-        s("rect", { x: margin + position, y: position, width: 1, height: 1, class: "self" }),
-        label && s("text", { x: margin - 0.3, y: position + 0.68, "font-size": 0.58, "text-anchor": "end" }, clipped(classes[k], 17))]),
-      pairs.map(mark)),
-    h("figcaption", {}, "Rows: what the model says. Columns, in the same order: what it is made to say. Stronger: more edits.",
-      " Classes that are confused with each other stand together."));
+// -- the drawing: classes that are confused with each other, directly or through others, are a family ----------------
+
+const COLUMN = 192;
+const GAP = 52; // between columns, for arrows
+const LINE = 30;
+
+function families(pairs) {
+  const home = new Map();
+  const root = (k) => (home.get(k) === k ? k : root(home.get(k)));
+  for (const { from, to } of pairs) for (const k of [from, to]) if (!home.has(k)) home.set(k, k);
+  for (const { from, to } of pairs) home.set(root(from), root(to));
+  const groups = new Map();
+  for (const k of home.keys()) groups.set(root(k), { members: [], pairs: [] });
+  for (const k of home.keys()) groups.get(root(k)).members.push(k);
+  for (const pair of pairs) groups.get(root(pair.from)).pairs.push(pair);
+  const sized = [...groups.values()].map((group) => ({ ...group, ...arranged(group) }));
+  return sized.sort((a, b) => b.columns - a.columns || b.lines - a.lines); // wide ones first: the others share lines
+}
+
+// What most others are taken for stands on the right, those that lead to it to the left of it, and so on.
+function arranged({ members, pairs }) {
+  const into = new Map(members.map((k) => [k, []]));
+  const touching = new Map(members.map((k) => [k, []]));
+  for (const { from, to, n } of pairs) {
+    into.get(to).push([from, n]);
+    touching.get(from).push(to);
+    touching.get(to).push(from);
+  }
+  const weight = (k) => into.get(k).length * 1000 + into.get(k).reduce((sum, [, n]) => sum + n, 0);
+  const first = [...members].sort((a, b) => weight(b) - weight(a))[0];
+  const places = new Map();
+  let lines = 0;
+  const seen = new Set([first]);
+  const place = (k, depth) => {
+    const next = [...into.get(k).map(([from]) => from), ...touching.get(k)].filter((one) => !seen.has(one) && seen.add(one));
+    const start = lines;
+    next.forEach((one) => place(one, depth + 1));
+    if (!next.length) lines += 1;
+    const ys = next.map((one) => places.get(one).y);
+    places.set(k, { depth, y: ys.length ? (ys[0] + ys[ys.length - 1]) / 2 : start });
+  };
+  place(first, 0);
+  const deepest = Math.max(...[...places.values()].map(({ depth }) => depth));
+  return { places, lines, columns: deepest + 1 };
+}
+
+function family(group, pairs, state, act) {
+  const { places, lines, columns } = group;
+  const [width, height] = [columns * COLUMN - GAP + 4, lines * LINE + 16];
+  const spot = (k) => ({ x: (columns - 1 - places.get(k).depth) * COLUMN + 2, y: places.get(k).y * LINE + LINE / 2 + 3 });
+  const known = new Set(group.pairs.map((pair) => pair.key));
+  const most = Math.max(...pairs.map((pair) => pair.n));
+  const arrows = group.pairs.map((pair) => {
+    const [a, b] = [spot(pair.from), spot(pair.to)];
+    const mutual = known.has(pairKey(pair.to, pair.from));
+    const forth = a.x < b.x; // towards the right, as most are
+    const shift = mutual ? (forth ? -5 : 6) : 0;
+    const [x1, x2] = a.x === b.x ? [a.x + COLUMN - GAP, a.x + COLUMN - GAP] : forth ? [a.x + COLUMN - GAP, b.x] : [a.x, b.x + COLUMN - GAP];
+    const [y1, y2] = [a.y + shift, b.y + shift];
+    const bow = a.x === b.x ? 34 : (x2 - x1) / 2;
+    const way = Math.sign(bow) * (a.x === b.x ? -1 : 1);
+    const width = 1.2 + (3 * pair.n) / most;
+    const tip = 4 + width;
+    const on = state.from === classes[pair.from] && state.to === classes[pair.to];
+    const left = forth ? [x1, y1] : [x2, y2]; // where arrows are apart from each other
+    return s("g", { class: "arrow", style: tint(shade(pair.edits, pairs)), "data-on": on,
+      onclick: () => act({ from: classes[pair.from], to: classes[pair.to] }) },
+    s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, ${pair.edits.toFixed(1)} edits on average`),
+    s("path", { class: "reach", d: `M${x1} ${y1}C${x1 + bow} ${y1} ${x2 - way * Math.abs(bow)} ${y2} ${x2} ${y2}` }),
+    s("path", { class: "line", "stroke-width": width,
+      d: `M${x1} ${y1}C${x1 + bow} ${y1} ${x2 - way * Math.abs(bow)} ${y2} ${x2 - way * tip} ${y2}` }),
+    s("path", { class: "tip", d: `M${x2} ${y2}l${-way * tip * 1.5} ${-tip * 0.8}v${tip * 1.6}z` }),
+    s("text", { x: left[0] + (forth ? 5 : 14), y: left[1] + (mutual && !forth ? 14 : -5) }, pair.edits.toFixed(1)));
+  });
+  const names = group.members.map((k) => {
+    const { x, y } = spot(k);
+    return s("g", { class: "class", onclick: () => act(group.pairs.some((pair) => pair.to === k) ? { to: classes[k], from: "" } : { from: classes[k], to: "" }) },
+      s("title", {}, classes[k]),
+      s("rect", { x, y: y - 11, width: COLUMN - GAP, height: 22, rx: 7 }),
+      s("text", { x: x + (COLUMN - GAP) / 2, y: y + 4, "text-anchor": "middle" }, clipped(classes[k], 22)));
+  });
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, arrows, names);
+}
+
+function drawing(pairs, state, act, again) {
+  const all = families(pairs);
+  const few = mapped.families ? all : all.slice(0, FAMILIES);
+  return h("figure", { class: "families" }, h("div", { class: "flow", tabindex: 0, role: "region",
+    "aria-label": "Drawing of the confusions; the table below has the same" }, few.map((group) => family(group, pairs, state, act))),
+    all.length > few.length && h("button", { type: "button", class: "plain", onclick: () => again({ families: true }) },
+      `Show all ${all.length} groups`));
 }
 
 function clipped(name, most) {
   return name.length <= most ? name : `${name.slice(0, most - 1)}…`;
 }
 
-function drawMap(list, state, act) {
+function drawMap(all, state, act, shown) {
+  // Of one method: means over several would speak of none.
+  const main = shown.includes(data.main) ? data.main : shown[0];
+  const list = all.filter((e) => e.source === main);
+  $("#map-of").textContent = several ? `Of ${sources[main].title}.` : "";
   const pairs = pairsOf(list);
   const sorts = { n: (a, b) => b.n - a.n || a.key - b.key, edits: (a, b) => b.edits - a.edits, flipped: (a, b) => a.flipped - b.flipped,
     name: (a, b) => classes[a.from].localeCompare(classes[b.from]) || classes[a.to].localeCompare(classes[b.to]) };
@@ -91,7 +154,7 @@ function drawMap(list, state, act) {
   const most = Math.max(1, ...rows.map((pair) => pair.edits));
   const again = (change) => {
     mapped = { ...mapped, ...change };
-    drawMap(list, state, act);
+    drawMap(all, state, act, shown);
   };
   const column = (order, title, kind = "") => h("th", { scope: "col", class: kind, "aria-sort": mapped.order === order ? "descending" : null },
     h("button", { type: "button", onclick: () => again({ order }) }, title, mapped.order === order && h("span", { "aria-hidden": "true" }, " ↓")));
@@ -114,7 +177,7 @@ function drawMap(list, state, act) {
       return h("td", { class: share ? "heat part" : "part", style: share ? tint(share / top) : null,
         title: `${parts[part]}: ${percent(share)} of the edits` }, share ? Math.round(100 * share) : "");
     })))));
-  $(".map").replaceChildren(...[matrix(pairs, state, act), h("div", { class: "pairs" },
+  $(".map").replaceChildren(...[drawing(pairs, state, act, again), h("div", { class: "pairs" },
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Pairs of classes" }, table),
     shares.length > 0 && h("p", { class: "hint" }, "Under the parts: per cent of a pair’s edits that touch the part in the query."),
     rows.length > ROWS && h("button", { type: "button", class: "plain", onclick: () => again({ all: !mapped.all }) },

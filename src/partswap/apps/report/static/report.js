@@ -2,10 +2,10 @@
 
 const CHUNK = 12; // cards that come and go together: divides into rows of one to four
 const PRINTED = 36;
-const EMPTY = { q: "", from: "", to: "", edits: "", part: "", flip: "", pix: "", src: "", sort: "worst", case: "" };
+const EMPTY = { q: "", from: "", to: "", edits: "", part: "", flip: "", pix: "", src: "", sort: "best", case: "" };
 const SORTS = {
-  worst: ["worst first", (list) => -Math.max(...list.map((e) => e.cost))],
   best: ["best first", (list) => Math.min(...list.map((e) => e.cost))],
+  worst: ["worst first", (list) => -Math.max(...list.map((e) => e.cost))],
   most: ["most edits", (list) => -Math.max(...list.map((e) => e.n))],
   fewest: ["fewest edits", (list) => Math.min(...list.map((e) => e.n))],
   pair: ["class pair", (list) => `${classes[list[0].from]}\n${classes[list[0].to]}`],
@@ -96,7 +96,7 @@ function update(change = {}) {
   drawGallery();
   drawCharts(chosen, all, shownSources(), act);
   const wanted = [state.src, state.from, state.to].join("\n");
-  if (wanted !== drawn) drawMap(all, state, act);
+  if (wanted !== drawn) drawMap(all, state, act, shownSources());
   drawn = wanted;
   showDetail();
 }
@@ -119,6 +119,7 @@ function showForm() {
     onclick: () => update({ [name]: "", case: "" }) }, h("span", {}, `${TITLES[name]}: `), state[name], h("span", { "aria-hidden": "true" }, " ✕"));
   $(".chips").replaceChildren(...on.map(chip), ...(on.length > 1
     ? [h("button", { type: "button", class: "plain", onclick: () => update({ ...EMPTY, sort: state.sort, src: state.src }) }, "Clear all")] : []));
+  $(".state").hidden = !on.length;
   $("#more").textContent = on.filter((name) => name !== "q").length ? `Filters (${on.filter((name) => name !== "q").length})` : "Filters";
 }
 
@@ -287,7 +288,7 @@ function setUpTheme() {
 function showExample() {
   const score = (e) => (e.flipped && e.n ? 1 : 0) * (e.n === 2 ? 2 : e.n === 1 ? 1 : 1 / e.n) * (e.end - e.p[0])
     * (1 + mean((e.parts || []).map(([a, b]) => Number(a.some((part) => b.includes(part))))));
-  const best = explanations.reduce((a, b) => (score(b) > score(a) ? b : a));
+  const best = explanations.filter((e) => e.source === data.main).reduce((a, b) => (score(b) > score(a) ? b : a));
   $("#example").replaceChildren(h("p", { class: "eyebrow" }, "An example"), card(cases[best.case], [best], (number) => update({ case: `${number}` })));
 }
 
