@@ -76,7 +76,7 @@ def _both_ways(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]:
     told = _listed(link(f"{names[a]} ↔ {names[b]}", **{"from": names[a], "to": names[b]}) for a, b in mutual[:NAMED])
     count = f"{len(mutual)} pairs of classes are" if len(mutual) > 1 else "One pair of classes is"
     more = f", {'first of all' if len(mutual) > NAMED else 'namely'} {told}"
-    return [f"<b>Confused both ways:</b> {count} each other’s nearest{more}."]
+    return [f"<b>Confused both ways:</b> {count} each other's nearest{more}."]
 
 
 def _attractors(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]:

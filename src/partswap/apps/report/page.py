@@ -1,4 +1,4 @@
-"""The page: what can be said without a script as HTML, everything else as data for the script, in a folder or a file."""
+"""The page: what can be said without a script as HTML, the rest as data for the script; in a folder or one file."""
 
 from __future__ import annotations
 
@@ -147,12 +147,12 @@ def _metric_row(report: Report, name: str, metric: Metric, which: str) -> str:
     cells = []
     for place, (value, bound) in enumerate(zip(values, bounds, strict=True)):
         if value is None:
-            cells.append("<td>–</td>")
+            cells.append("<td>&ndash;</td>")
             continue
         unit = " %" if metric.percent else ""
         number = f"<b>{metric.show(value)}</b>{unit}"
         low, high = bound or (value, value)
-        told = "" if bound is None else f"<small>{metric.show(low)} – {metric.show(high)}</small>"
+        told = "" if bound is None else f"<small>{metric.show(low)} &ndash; {metric.show(high)}</small>"
         places = [f"{100 * min(1.0, max(0.0, at / top)):.1f}%" for at in (low, high, value)]
         scale = f'<span class="scale" style="--low:{places[0]};--high:{places[1]};--at:{places[2]}"></span>'
         mark = ' class="best"' if place == best else ""

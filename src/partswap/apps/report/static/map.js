@@ -107,7 +107,6 @@ function family(group, pairs, state, act) {
     const width = 1.2 + (3 * pair.n) / most;
     const tip = 4 + width;
     const on = state.from === classes[pair.from] && state.to === classes[pair.to];
-    const left = forth ? [x1, y1] : [x2, y2]; // where arrows are apart from each other
     return s("g", { class: "arrow", style: tint(shade(pair.edits, pairs)), "data-on": on,
       onclick: () => act({ from: classes[pair.from], to: classes[pair.to] }) },
     s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, ${pair.edits.toFixed(1)} edits on average`),
@@ -115,14 +114,14 @@ function family(group, pairs, state, act) {
     s("path", { class: "line", "stroke-width": width,
       d: `M${x1} ${y1}C${x1 + bow} ${y1} ${x2 - way * Math.abs(bow)} ${y2} ${x2 - way * tip} ${y2}` }),
     s("path", { class: "tip", d: `M${x2} ${y2}l${-way * tip * 1.5} ${-tip * 0.8}v${tip * 1.6}z` }),
-    s("text", { x: left[0] + (forth ? 5 : 14), y: left[1] + (mutual && !forth ? 14 : -5) }, pair.edits.toFixed(1)));
+    s("text", { x: forth ? x1 + 5 : x1 - 20, y: forth ? y1 - 5 : y1 + 14 }, pair.edits.toFixed(1)));
   });
   const names = group.members.map((k) => {
     const { x, y } = spot(k);
     return s("g", { class: "class", onclick: () => act(group.pairs.some((pair) => pair.to === k) ? { to: classes[k], from: "" } : { from: classes[k], to: "" }) },
       s("title", {}, classes[k]),
       s("rect", { x, y: y - 11, width: COLUMN - GAP, height: 22, rx: 7 }),
-      s("text", { x: x + (COLUMN - GAP) / 2, y: y + 4, "text-anchor": "middle" }, clipped(classes[k], 22)));
+      s("text", { x: x + (COLUMN - GAP) / 2, y: y + 4, "text-anchor": "middle" }, clipped(classes[k], 21)));
   });
   return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, arrows, names);
 }
@@ -144,7 +143,7 @@ function drawMap(all, state, act, shown) {
   // Of one method: means over several would speak of none.
   const main = shown.includes(data.main) ? data.main : shown[0];
   const list = all.filter((e) => e.source === main);
-  $("#map-of").textContent = several ? `Of ${sources[main].title}.` : "";
+  $("#map-of").textContent = several ? `Drawn from the explanations of ${sources[main].title}.` : "";
   const pairs = pairsOf(list);
   const sorts = { n: (a, b) => b.n - a.n || a.key - b.key, edits: (a, b) => b.edits - a.edits, flipped: (a, b) => a.flipped - b.flipped,
     name: (a, b) => classes[a.from].localeCompare(classes[b.from]) || classes[a.to].localeCompare(classes[b.to]) };
