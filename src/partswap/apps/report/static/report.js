@@ -19,7 +19,8 @@ const TITLES = { q: "search", from: "says", to: "towards", edits: "edits", part:
 
 let state = { ...EMPTY };
 let found = []; // cases that match, in order
-let drawn = ""; // what the map was drawn for
+let later = 0;
+let drawn = null; // what the map was drawn for
 const form = $(".filters");
 const cardsBox = $(".cards");
 
@@ -86,7 +87,7 @@ function act(change, { stay = false } = {}) {
 }
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-function update(change = {}) {
+function update(change = {}, now = false) {
   state = { ...state, ...change };
   const { all, chosen, possible } = choose();
   writeState();
@@ -94,11 +95,17 @@ function update(change = {}) {
   $("#count").textContent = found.length === possible ? count(possible, "image")
     : `${found.length.toLocaleString("en")} of ${count(possible, "image")}`;
   drawGallery();
+  showDetail();
+  // Charts and map follow when the gallery is there: while one types, only the last of them is drawn.
+  clearTimeout(later);
+  later = setTimeout(() => drawRest(all, chosen), now ? 0 : 60);
+}
+
+function drawRest(all, chosen) {
   drawCharts(chosen, all, shownSources(), act);
   const wanted = [state.src, state.from, state.to].join("\n");
   if (wanted !== drawn) drawMap(all, state, act, shownSources());
   drawn = wanted;
-  showDetail();
 }
 
 function showForm() {
@@ -137,7 +144,8 @@ function fill(chunk) {
 }
 
 function drain(chunk) {
-  if (!chunk.childElementCount || chunk.contains(document.activeElement)) return;
+  // The first stays, so that one can step into the gallery by keyboard from anywhere.
+  if (!chunk.childElementCount || chunk.dataset.start === "0" || chunk.contains(document.activeElement)) return;
   heights.push(chunk.offsetHeight);
   chunk.style.minHeight = `${chunk.offsetHeight}px`;
   chunk.replaceChildren();
@@ -295,5 +303,5 @@ function showExample() {
 setUp();
 state = readState();
 showExample();
-update();
+update({}, true);
 if (location.hash.length > 1) form.scrollIntoView({ block: "start" });
