@@ -98,6 +98,17 @@ def write_tables() -> None:
     if rows := found.get("scaling"):
         plot_scaling(rows)
         lines += ["## Time per edit against the number of distractors", "", "![time per edit](scaling.png)", ""]
+    if rows := found.get("report"):
+        lines += ["## A report of 1,000 explanations in Chromium, from disk", ""]
+        lines += ["`python -m benchmarks.report`: median (and worst) of five visits and 65 changes of a filter, in ms.", ""]
+        lines += ["| report | MB | first paint | first cards | filter, script | filter, to the next frame |"]
+        lines += ["|---|---:|---:|---:|---:|---:|"]
+        lines += [
+            f"| {r['report']} | {r['megabytes']:.1f} | {r['first_paint_ms']:.0f} ({r['first_paint_worst_ms']:.0f}) "
+            f"| {r['first_cards_ms']:.0f} | {r['filter_script_ms']:.0f} ({r['filter_script_worst_ms']:.0f}) "
+            f"| {r['filter_to_frame_ms']:.0f} ({r['filter_to_frame_worst_ms']:.0f}) |"
+            for r in rows
+        ] + [""]
     if rows := found.get("zoo"):
         lines += [
             "## The zoo",

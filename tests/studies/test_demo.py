@@ -1,6 +1,7 @@
 """The demo and its report, in a terminal and in a browser."""
 
 import io
+import json
 import re
 import subprocess
 
@@ -8,8 +9,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from partswap.apps.report import write_report
-from partswap.studies.demo import COLUMNS, results_table, run_demo
+from partswap.apps.report import collect_demo, write_report
+from partswap.studies.demo import results_table, run_demo
 
 runner = CliRunner()
 
@@ -22,8 +23,7 @@ def result():
 @pytest.fixture(scope="module")
 def report(result, tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "new" / "report.html"
-    options = {"title": "birds", "columns": COLUMNS, "examples": result.examples(), "note": result.note}
-    return write_report(path, scores=result.scores, **options)
+    return write_report(collect_demo(result, title="birds"), path)
 
 
 def test_the_paper_beats_goyal_on_same_kp(result):
@@ -48,9 +48,14 @@ def test_explanations_flip(result):
 
 def test_the_report_needs_no_other_file(report):
     page = report.read_text()
-    assert not re.search(r"""(src|href)=["'](?!data:)""", page)
-    assert page.count("<section>") == 20
-    assert page.count('class="ps-card"') == 60
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", page.partition("<script>(function")[0])
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+    assert len(data["cases"]) == 20
+    assert sorted((e["case"], e["source"]) for e in data["explanations"]) == [(c, s) for c in range(20) for s in range(3)]
+    pictures = re.findall(r'<script type="application/json" id="images-\d+">(.*?)</script>', page, re.S)
+    assert sum(len(json.loads(shard)) for shard in pictures) == len(data["sizes"])
+    assert all(edit[1] is not None for e in data["explanations"] for edit in e["edits"])
 
 
 def test_the_report_opens_in_a_browser(report, chromium, tmp_path):
@@ -72,3 +77,5 @@ def test_the_report_opens_in_a_browser(report, chromium, tmp_path):
         timeout=120,
     ).stdout
     assert "Vandenhende et al." in dump
+    assert dump.count('<article class="card wide"') >= 6  # those near the screen, each with all methods
+    assert "The two classes truly differ in" in dump

@@ -18,12 +18,11 @@ def demo(
     seed: Annotated[int, typer.Option(help="Which birds.")] = 0,
 ) -> None:
     """Explain some birds with several methods, print a table, write a report to look at."""
-    from partswap.apps.report import write_report
+    from partswap.apps.report import collect_demo, write_report
     from partswap.progress import bars
-    from partswap.studies.demo import COLUMNS, results_table, run_demo
+    from partswap.studies.demo import results_table, run_demo
 
     result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, track=bars)
     console.print(results_table(result.scores, title=result.title))
-    report = write_report(out / "report.html", title="partswap on the aviary", scores=result.scores, columns=COLUMNS,
-                          examples=result.examples(), note=result.note)  # fmt: skip
+    report = write_report(collect_demo(result), out / "report.html")
     say(f"report: {report}")

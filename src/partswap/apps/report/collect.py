@@ -1,0 +1,201 @@
+"""From the folders of runs to a report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from partswap.apps.report.model import Report, Shown, Source
+from partswap.counterfactual import Counterfactual
+from partswap.data.base import Dataset
+from partswap.data.geometry import on_canvas
+from partswap.data.on_grid import CellFacts, cell_facts
+from partswap.errors import PartswapError, SettingError
+from partswap.grid import GridShape
+from partswap.metrics import Evidence, Score, score_all
+from partswap.metrics.bootstrap import RESAMPLES
+from partswap.pictures import used_distractors
+from partswap.progress import Track, no_progress, step
+from partswap.runs.folder import Run, read_run
+from partswap.runs.tasks import Facts, Task
+from partswap.search import METHODS
+from partswap.store import read_json
+
+Explained = dict[int, tuple[Task, Counterfactual]]
+NOTHING = CellFacts(None, None, None)
+
+
+class Seen(Facts):
+    """Facts of images of which some also become pictures, so that each is read once."""
+
+    def __init__(self, report: Report, run: Run, data: Dataset) -> None:
+        super().__init__(data, run.open_preprocess(), GridShape(*run.record["grid"]))
+        self.thumbnails = report.thumbnails
+        self.kind = run.record["fingerprints"]["data"], self.preprocess.key()
+        self.wanted: set[int] = set()
+
+    def __getitem__(self, index: int) -> CellFacts:
+        new = index in self.wanted and self.thumbnails.find((*self.kind, index)) is None
+        if new or index not in self._known:
+            sample = on_canvas(self.data[index], self.preprocess)
+            self._known[index] = cell_facts(sample, self.grid)
+            if index in self.wanted:
+                self.thumbnails.add((*self.kind, index), sample.image)
+        return self._known[index]
+
+    def picture(self, index: int) -> int:
+        """Return the number of an image's picture."""
+        self.wanted.add(index)
+        self[index]
+        found = self.thumbnails.find((*self.kind, index))
+        assert found is not None
+        return found
+
+
+def collect_runs(folders: Sequence[str | Path], *, title: str = "", track: Track = no_progress) -> Report:
+    """Return what runs found, explanations of the same image side by side.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        What ``partswap run`` wrote, finished or not. A run without any explanation is an error.
+    title : str
+        Of the page; by default it names data and model.
+    track : Track
+        Shows progress.
+    """
+    if not folders:
+        raise SettingError("there is no run to report on.", "Give at least one folder that partswap run wrote.")
+    paths = [Path(folder) for folder in folders]
+    if twice := [str(path) for path, count in Counter(p.resolve() for p in paths).items() if count > 1]:
+        raise SettingError(f"{twice[0]} is given twice.", "Name every run once.")
+    runs = [read_run(path) for path in paths]
+    found = [_explanations(run) for run in runs]
+    labels = run_labels(paths)
+    titles = source_titles(runs, found, labels)
+    report = Report(title or _title(runs), _note(runs, found))
+    opened: dict[str, Dataset] = {}
+    looked: dict[Hashable, Seen] = {}
+    for number, (run, methods) in enumerate(zip(runs, found, strict=True)):
+        report.notices += _unfinished(run, methods)
+        fingerprint = run.record["fingerprints"]["data"]
+        if fingerprint not in opened:
+            with step(track, f"opening the data set of {run.folder}"):
+                opened[fingerprint] = run.open_data()
+        seen = Seen(report, run, opened[fingerprint])
+        seen = looked.setdefault((*seen.kind, seen.grid), seen)  # what one run looked at the next need not read
+        scores = _scores(run, methods, seen, track)
+        with track(f"pictures of {labels[number]}", sum(map(len, methods.values()))) as advance:
+            for method, explained in methods.items():
+                label = labels[number] if len(runs) > 1 else ""
+                report.sources.append(Source(titles[number, method], label, method, seen.grid, scores[method]))
+                for task, cf in explained.values():
+                    _add(report, fingerprint, seen, task, cf)
+                    advance(1)
+    return report
+
+
+def _explanations(run: Run) -> dict[str, Explained]:
+    """Return what the methods of a run found, without those that found nothing yet."""
+    found = {method: run.explained(method) for method in run.methods}
+    if not any(found.values()):
+        raise PartswapError(
+            f"{run.folder} holds no explanation yet (0 of {run.record['tasks'] * len(run.methods)}).",
+            "Run the command that began it again: it goes on where it was.",
+        )
+    return {method: explained for method, explained in found.items() if explained}
+
+
+def _unfinished(run: Run, found: Mapping[str, Explained]) -> list[str]:
+    tasks = run.record["tasks"]
+    missing = [f"{m} has {len(found.get(m, ()))} of {tasks}" for m in run.methods if len(found.get(m, ())) < tasks]
+    if not missing:
+        return []
+    return [f"{run.folder.name} is unfinished: {', '.join(missing)} explanations. Numbers will change when it is done."]
+
+
+def _add(report: Report, fingerprint: str, seen: Seen, task: Task, cf: Counterfactual) -> None:
+    data, used = seen.data, set(used_distractors(cf))
+    donors = task.distractors[: cf.distractors]
+    shown = Shown(
+        seen.picture(task.query), [seen.picture(k) if place in used else None for place, k in enumerate(donors)]
+    )
+    # Only distractors that gave a cell are looked at: the others may be thousands of files.
+    facts = [seen[k] if place in used else NOTHING for place, k in enumerate(donors)]
+    label = data.label(task.query)
+    differing = data.differing_parts(cf.query_class if label == task.target else label, task.target)
+    case = report.case((fingerprint, task.query), data.image_name(task.query), str(data.classes[label]))
+    report.add(len(report.sources) - 1, case, cf, Evidence(seen[task.query], facts, differing), shown)
+
+
+def _scores(run: Run, found: Mapping[str, Explained], seen: Seen, track: Track) -> dict[str, dict[str, Score]]:
+    """Return the metrics of a run: those it computed itself, or of what is there if it is unfinished."""
+    path = run.folder / "metrics.json"
+    if path.exists() and run.complete:
+        stored = read_json(path)
+        return {m: {name: _score(values) for name, values in stored[m].items()} for m in found}
+    scores = {}
+    for method, explained in found.items():
+        for task, cf in explained.values():
+            seen.wanted |= {task.query, *(task.distractors[k] for k in used_distractors(cf))}
+        with track(f"metrics of {method}", len(explained)) as advance:
+            rows = []
+            for task, cf in explained.values():
+                rows.append((cf, seen.evidence(task, cf.query_class)))
+                advance(1)
+        scores[method] = score_all(rows, resamples=RESAMPLES)
+    return scores
+
+
+def _score(values: Mapping[str, Any]) -> Score:
+    bounds = {name: tuple(values[name]) if values.get(name) else None for name in ("single_interval", "all_interval")}
+    return Score(values["single"], values["all"], values["count"], bounds["single_interval"], bounds["all_interval"])
+
+
+def run_labels(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of paths that tell runs apart.
+
+    Examples
+    --------
+    >>> run_labels([Path("out/vgg/run"), Path("out/resnet/run")])
+    ['vgg/run', 'resnet/run']
+    """
+    parts = [path.absolute().parts for path in paths]
+    length = 1
+    while len({p[-length:] for p in parts}) < len(parts) and length < max(map(len, parts)):
+        length += 1
+    return ["/".join(p[-length:]) for p in parts]
+
+
+def source_titles(
+    runs: Sequence[Run], found: Sequence[Mapping[str, Explained]], labels: Sequence[str]
+) -> dict[tuple[int, str], str]:
+    """Return a title for every method of every run: the run is named only where it is needed."""
+    plain = {(n, m): METHODS.get(m).title for n, methods in enumerate(found) for m in methods}
+    often = Counter(plain.values())
+    return {key: title if often[title] == 1 else f"{title} ({labels[key[0]]})" for key, title in plain.items()}
+
+
+def _title(runs: Sequence[Run]) -> str:
+    models = list(dict.fromkeys(Path(str(run.record["settings"]["model"])).name for run in runs))
+    data = list(dict.fromkeys(str(run.record["settings"]["data"]) for run in runs))
+    return f"{' and '.join(models)} on {' and '.join(data)}"
+
+
+def _note(runs: Sequence[Run], found: Sequence[Mapping[str, Explained]]) -> str:
+    record = runs[0].record
+    images = len({task.query for task, _ in next(iter(found[0].values())).values()})
+    what = {
+        "right": "images that the model gets right, each towards the class it is most confused with",
+        "wrong": "misclassified images, each towards its true class",
+        "all": "images, those that the model gets wrong towards their true class",
+    }[record["settings"].get("only", "right")]
+    wrong = record["skipped"].get("misclassified_queries", 0) if "skipped" in record else 0
+    share = (
+        f" The model gets {100 * (1 - wrong / record['images']):.0f} % of {record['images']:,} images right."
+        if wrong
+        else ""
+    )
+    return f"{images:,} {what}.{share}"

@@ -1,0 +1,142 @@
+"""What a report holds: plain records, gathered one explanation at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from partswap.apps.report.images import Thumbnails
+from partswap.counterfactual import Counterfactual
+from partswap.grid import GridShape
+from partswap.metrics import Evidence, Score
+from partswap.metrics.base import Swap
+
+#: Digits of probabilities: more than the page shows.
+DIGITS = 5
+
+
+class Names:
+    """Names with a number each, in the order they were first seen."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the number of a name."""
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def __iter__(self) -> Any:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where explanations come from: a method of a run."""
+
+    title: str
+    run: str  #: name of the run, empty if there is only one
+    method: str
+    grid: GridShape
+    scores: Mapping[str, Score] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The pictures of an explanation by their numbers, the distractors by their place; None for those not used."""
+
+    query: int
+    distractors: Sequence[int | None]
+
+
+@dataclass
+class Report:
+    """Explanations of one or several runs, ready to be written."""
+
+    title: str
+    note: str = ""
+    sources: list[Source] = field(default_factory=list)
+    classes: Names = field(default_factory=Names, repr=False)
+    parts: Names = field(default_factory=Names, repr=False)
+    thumbnails: Thumbnails = field(default_factory=Thumbnails, repr=False)
+    #: Queries, each with its name and its class if that is known.
+    cases: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    explanations: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    #: Parts in which two classes truly differ, by their numbers.
+    truths: dict[tuple[int, int], list[str]] = field(default_factory=dict, repr=False)
+    #: What a reader must know: that a run is unfinished, for instance.
+    notices: list[str] = field(default_factory=list)
+    _cases: dict[Hashable, int] = field(default_factory=dict, repr=False)
+
+    def case(self, key: Hashable, name: str, truth: str | None = None) -> int:
+        """Return the number of a query; explanations of one query stand side by side."""
+        if key not in self._cases:
+            self._cases[key] = len(self.cases)
+            known = {} if truth is None else {"truth": self.classes.number(truth)}
+            self.cases.append({"name": name, **known})
+        return self._cases[key]
+
+    def add(self, source: int, case: int, cf: Counterfactual, evidence: Evidence, shown: Shown) -> None:
+        """Add an explanation, with what is known about its images."""
+        own, target = (self.classes.number(cf.class_name(k)) for k in (cf.query_class, cf.target))
+        steps = (cf.before, *cf.trace)
+        record: dict[str, Any] = {
+            "case": case,
+            "source": source,
+            "from": own,
+            "to": target,
+            "flipped": cf.flipped,
+            "image": shown.query,
+            "edits": [
+                [e.query_cell, shown.distractors[e.distractor_image], e.distractor_cell % cf.grid.cells]
+                for e in cf.edits
+            ],
+            "p": [round(step.probability, DIGITS) for step in steps],
+            "said": [self.classes.number(cf.class_name(step.predicted)) for step in steps],
+        }
+        if all(step.own is not None for step in steps):
+            record["own"] = [round(step.own or 0.0, DIGITS) for step in steps]
+        sides = [parts_of(swap) for swap in evidence.swaps(cf)]
+        if all(side is not None for side in sides):
+            record["parts"] = [[self._numbers(names) for names in side] for side in sides if side is not None]
+        if evidence.differing is not None:
+            self.truths[own, target] = sorted(evidence.differing)
+        if cf.words is not None:
+            record["words"] = {"text": cf.words.sentence, "stated": bool(cf.words.stated)}
+        if (checked := self._checked(cf)) is not None:
+            record["pixels"] = checked
+        self.explanations.append(record)
+
+    def _numbers(self, names: Sequence[str]) -> list[int]:
+        return [self.parts.number(name) for name in names]
+
+    def _checked(self, cf: Counterfactual) -> dict[str, Any] | None:
+        """Return the pixel check of an explanation: what the whole network says of the pasted image."""
+        # A check is false where the decision does not flip: only None means that there was none.
+        found = next((check for name in ("pixel", "pixels") if (check := getattr(cf, name, None)) is not None), None)
+        if found is None:
+            return None
+        said = self.classes.number(cf.class_name(found.predicted))
+        before, after = (round(p, DIGITS) for p in (found.before, found.after))
+        return {"before": before, "after": after, "said": said, "flipped": bool(found.flipped)}
+
+    def data(self) -> dict[str, Any]:
+        """Return everything but the pictures as plain data, for the page's script."""
+        return {
+            "sources": [{"title": s.title, "run": s.run, "grid": list(s.grid)} for s in self.sources],
+            "classes": list(self.classes),
+            "parts": list(self.parts),
+            "sizes": self.thumbnails.sizes,
+            "cases": self.cases,
+            "explanations": self.explanations,
+            "truths": [[*pair, parts] for pair, parts in self.truths.items()],
+        }
+
+
+def parts_of(swap: Swap) -> tuple[list[str], list[str]] | None:
+    """Return the parts that both cells of an edit show, the query's first; None if nobody annotated them."""
+    known = swap.shows or swap.keypoints
+    return None if known is None else (sorted(known[0]), sorted(known[1]))

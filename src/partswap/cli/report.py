@@ -1,0 +1,25 @@
+"""``partswap report``: runs as a page to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import say
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that partswap run wrote.")],
+    out: Annotated[
+        Path, typer.Option(help="A folder (pictures as files, page index.html), or one file that ends in .html.")
+    ] = Path("out/report.html"),
+    title: Annotated[str, typer.Option(help="Of the page; names data and model by default.")] = "",
+) -> None:
+    """Write a page about one or several runs: metrics, confusions, and all explanations to filter and sort."""
+    from partswap.apps.report import collect_runs, write_report
+    from partswap.progress import bars
+
+    page = write_report(collect_runs(runs, title=title, track=bars), out)
+    say(f"report: {page}")
