@@ -100,14 +100,14 @@ class Guard:
 
 def is_ours(host: str, names: Collection[str]) -> bool:
     """Tell whether a Host header names this server: an address in numbers, localhost, or one of `names`."""
-    name = urlsplit(f"//{host}").hostname or ""
-    if name == "localhost" or name in {known.lower() for known in names}:
-        return True
     try:
+        name = urlsplit(f"//{host}").hostname or ""
+        if "@" not in host and (name == "localhost" or name in {known.lower() for known in names}):
+            return True
         ipaddress.ip_address(name)
     except ValueError:
         return False
-    return True
+    return "@" not in host
 
 
 def _limited(receive: Receive, largest: int) -> Receive:

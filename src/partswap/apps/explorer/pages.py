@@ -37,7 +37,7 @@ def _templates() -> jinja2.Environment:
     return made
 
 
-def page(name: str, **values: Any) -> str:
+def page(name: str, /, **values: Any) -> str:
     """Return a page, or a part of one."""
     return _templates().get_template(f"{name}.html").render(**values)
 

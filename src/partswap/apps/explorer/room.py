@@ -104,7 +104,9 @@ class Room:
         """The image shown to those who did not choose one: of those the model gets right, one that was a close call."""
         logits = self.features.logits.float().clone()
         best = logits.softmax(1).topk(2, 1)
-        usable = torch.tensor([bool(self.donors_of.get(int(k))) for k in best.indices[:, 1]])
+        counts = {k: len(found) for k, found in self.donors_of.items()}
+        enough = min(MOST_DISTRACTORS // 2, max(counts.values(), default=0))
+        usable = torch.tensor([counts.get(int(k), 0) >= enough for k in best.indices[:, 1]])
         closeness = best.values[:, 1].masked_fill(~(torch.from_numpy(self.right) & usable), -1)
         return int(closeness.argmax())
 
