@@ -105,8 +105,26 @@ def write_tables() -> None:
             f"[docs/zoo.md](../../docs/zoo.md): {len(rows)} families of timm, cut and asked.",
             "",
         ]
+    lines += explorer_table(found.get("explorer", []))
     lines += agreement_table(found)
     (RESULTS / "README.md").write_text("\n".join(lines))
+
+
+def explorer_table(rows: list[dict[str, Any]]) -> list[str]:
+    """From slider to picture."""
+    if not rows:
+        return []
+    lines = ["## The explorer: from slider to picture, 20 distractors, cached features, in Chromium", ""]
+    lines += [
+        "`python -m benchmarks.explorer MODEL... --data cub --path FOLDER`. Every position is a new one. The load is"
+    ]
+    lines += ["that of the machine at the end: above 2, others took part of its two cores.", ""]
+    lines += ["| model | moves | median, ms | p95, ms | server's processor time, median, ms | p95, ms | load |"]
+    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+    for r in rows:
+        times = " | ".join(f"{r[key][part]:.0f}" for key in ("shown_ms", "server_cpu_ms") for part in ("median", "p95"))
+        lines += [f"| {r['model']} | {r['moves']} | {times} | {r['load']:.1f} |"]
+    return [*lines, ""]
 
 
 def agreement_table(found: dict[str, Any]) -> list[str]:

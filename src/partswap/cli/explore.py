@@ -41,5 +41,3 @@ def explore(config: RunConfig, host: Host = "127.0.0.1", port: Port = 8000, thre
     shown = "localhost" if host in ("0.0.0.0", "::") else host
     say(f"exploring at http://{shown}:{port} (stop with Ctrl-C)")
     serve(bench, config, host, port)
-
-

@@ -36,6 +36,7 @@ class Known:
 
     gains: dict[tuple[int, bool], list[Tensor]] = field(default_factory=dict)  #: by target and kinds
     scores: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  #: by target: scores (NaN unknown), flips
+    logits: dict[tuple[int, int], Tensor] = field(default_factory=dict)  #: by pair
 
 
 class RememberingEvaluator(SwapEvaluator):
@@ -59,8 +60,15 @@ class RememberingEvaluator(SwapEvaluator):
         return self.inner.prepare(cells)
 
     def logits(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Return logits after swaps."""
-        return self.inner.logits(_inner(prepared), state, i, j)
+        """Return logits after swaps; those of one grid, which screening begins with, are remembered."""
+        if not isinstance(prepared, Tracked) or len(prepared.edits) > 1:
+            return self.inner.logits(_inner(prepared), state, i, j)
+        known, pairs = self._of(prepared.edits[0]).logits, list(zip(i.tolist(), j.tolist(), strict=True))
+        new = [k for k, pair in enumerate(pairs) if pair not in known]
+        if new:
+            found = self.inner.logits(prepared.inner, state[new], i[new], j[new])
+            known.update({pairs[k]: row for k, row in zip(new, found, strict=True)})
+        return torch.stack([known[pair] for pair in pairs])
 
     def bytes_per_candidate(self) -> int:
         """Return how much memory `logits` needs for each candidate."""
@@ -84,9 +92,7 @@ class RememberingEvaluator(SwapEvaluator):
         self._beat()
         found = self.inner.advance(_inner(prepared), state, i, j)
         assert isinstance(prepared, Tracked)
-        edits = [
-            prepared.edits[s] | {(a, b)} for s, a, b in zip(state.tolist(), i.tolist(), j.tolist(), strict=True)
-        ]
+        edits = [prepared.edits[s] | {(a, b)} for s, a, b in zip(state.tolist(), i.tolist(), j.tolist(), strict=True)]
         return _tracked(found, edits)
 
     def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:

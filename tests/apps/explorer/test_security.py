@@ -29,7 +29,12 @@ def png(width: int, height: int, data: bytes = b"") -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data or zlib.compress(b"\0" * 99)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", data or zlib.compress(b"\0" * 99))
+        + chunk(b"IEND", b"")
+    )
 
 
 def small(colour: tuple[int, int, int] = (9, 99, 200), form: str = "PNG") -> bytes:
@@ -103,7 +108,9 @@ def test_hidden_data_does_not_survive_an_upload(site):
     assert b"secret" not in (site.uploads.folder / f"{name}.png").read_bytes()
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "a@127.0.0.1", "[evil"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "a@127.0.0.1", "[evil"]
+)
 def test_other_names_that_point_here_are_refused(site, host):
     client = TestClient(make_app(site), base_url="http://127.0.0.1")
     for path in ("/", "/view", "/images", f"/i/{site.version}/0.jpg", "/static/explorer.js"):

@@ -1,4 +1,4 @@
-"""Pages: templates, filled with what a counterfactual shows. Shapes are numbers here, so that no page has code in it."""
+"""Pages: templates, filled with what a counterfactual shows; shapes become numbers here."""
 
 from __future__ import annotations
 
@@ -33,8 +33,15 @@ def _templates() -> jinja2.Environment:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters["percent"] = percent
-    made.filters["digits"] = lambda value: f"{value:.1f}".rstrip("0").rstrip(".")
+    made.filters["fine"] = _fine
     return made
+
+
+def _fine(probability: float) -> str:
+    """Return a probability in percent with two digits that count: matches differ by little."""
+    if not 0.001 <= probability <= 0.995:
+        return percent(probability)
+    return f"{100 * probability:.{1 if probability < 0.0995 else 0}f} %"
 
 
 def page(name: str, /, **values: Any) -> str:
@@ -222,8 +229,26 @@ def sliders(room: Room, view: View) -> list[dict[str, Any]]:
     own = view.swaps is not None
     known = [
         ("lam", "Same part counts", "lam", 0, 2, 0.05, view.lam, "How much a swap must be like for like."),
-        ("tau", "Strictness of likeness", "tau", 0, 0.3, 0.01, view.tau or 0, "Lower is stricter; auto suits the data."),
-        ("n", "Distractors", "distractors", 1, most, 1, min(view.distractors, most), "Images to take regions from."),
+        (
+            "tau",
+            "Strictness of likeness",
+            "tau",
+            0,
+            0.3,
+            0.01,
+            view.tau or 0,
+            "Lower is stricter; auto suits the data.",
+        ),
+        (
+            "n",
+            "Distractors",
+            "distractors",
+            1,
+            most,
+            1,
+            min(view.distractors, most),
+            "How many images regions are taken from.",
+        ),
         ("edits", "Most edits", "max_edits", 1, UNLIMITED, 1, view.edits or UNLIMITED, "Give up after so many."),
         ("beam", "Beam", "beam", 1, MOST_BEAM, 1, view.beam, "How many sets of edits are followed at once."),
     ]
