@@ -83,7 +83,7 @@ class RememberingEvaluator(SwapEvaluator):
         return self.inner.macs_per_candidate()
 
     @property
-    def start(self) -> Prepared:  # type: ignore[override]
+    def start(self) -> Prepared:
         """The query's own grid, prepared."""
         return _tracked(self.inner.start, [frozenset()])
 

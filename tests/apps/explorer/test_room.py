@@ -165,6 +165,38 @@ def test_a_pile_of_requests_is_refused():
     desk.close()
 
 
+def test_spare_time_is_used_and_given_up_at_once():
+    desk, done = Desk(), []
+    reached = threading.Event()
+
+    def long() -> None:
+        reached.set()
+        for _ in range(1000):
+            desk.pulse()
+            threading.Event().wait(0.01)
+        done.append("long")
+
+    async def scenario() -> int:
+        desk.spare([lambda: done.append("short"), long, lambda: done.append("never")])
+        await asyncio.to_thread(reached.wait, 10)
+        return await desk.do("tab", lambda: 7)
+
+    assert asyncio.run(scenario()) == 7
+    assert done == ["short"]
+    desk.close()
+
+
+def test_next_positions_are_near_and_possible(site):
+    room = site.room
+    view = room.settled(View())
+    near = list(room.nearby(view))
+    assert view not in near
+    assert len(near) == len(set(near))
+    assert {one.image for one in near} == {view.image}
+    assert all(1 <= one.distractors <= len(room.drawn(view)) or one.distractors == view.distractors for one in near)
+    assert list(room.nearby(view.with_(swaps=()))) == []
+
+
 def test_an_outdated_search_ends_early(site):
     room = site.room
     view = room.settled(View(image=1))

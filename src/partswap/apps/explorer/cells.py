@@ -56,9 +56,12 @@ def matches_of(room: Room, view: View, cell: int) -> Matches:
         gain[taken] = -torch.inf
         count = len(like)
         alike, helping = (rank.topk(min(k, count)).indices for rank, k in ((like, ALIKE), (gain, LOOKED_AT)))
-        j = torch.cat([alike, helping])
-        scores, flips = evaluator.evaluate(prepared, torch.zeros_like(j), torch.full_like(j, cell), j, target)
-    found = [Match(int(a), float(p), bool(f)) for a, p, f in zip(j.tolist(), scores.exp().tolist(), flips, strict=True)]
+        looked = torch.cat([alike, helping])
+        state, at_cell = torch.zeros_like(looked), torch.full_like(looked, cell)
+        scores, flips = evaluator.evaluate(prepared, state, at_cell, looked, target)
+    found = [
+        Match(int(a), float(p), bool(f)) for a, p, f in zip(looked.tolist(), scores.exp().tolist(), flips, strict=True)
+    ]
     raising = sorted({m.cell: m for m in found[len(alike) :]}.values(), key=lambda m: -m.probability)
     before = float(prepared.logits[0].softmax(0)[target])
     return Matches(cell, before, found[: len(alike)], raising[:RAISING])

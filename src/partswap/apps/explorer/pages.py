@@ -256,8 +256,7 @@ def sliders(room: Room, view: View) -> list[dict[str, Any]]:
         {
             "name": name, "title": title, "setting": setting, "least": least, "most": high, "step": step,
             "value": f"{value:g}", "help": words,
-            "off": (own and name != "n") or (name == "n" and one == 1 and not own)
-            or (name != "n" and not method.takes(setting)),
+            "off": own or (one == 1 if name == "n" else not method.takes(setting)),
         }
         for name, title, setting, least, high, step, value, words in known
     ]  # fmt: skip

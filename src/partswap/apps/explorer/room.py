@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, Generic, TypeVar
 
 import torch
 from PIL import Image
 
 from partswap.apps.explorer.uploads import Uploads
-from partswap.apps.explorer.view import MOST_DISTRACTORS, View
+from partswap.apps.explorer.view import MOST_BEAM, MOST_DISTRACTORS, View
 from partswap.counterfactual import About, Counterfactual, Pictures
 from partswap.data.pairs import draw_distractors
 from partswap.errors import ClassIndexError, ImageError, NoDistractorsError
@@ -28,7 +29,7 @@ from partswap.search.settings import changed
 from partswap.target import choose_target
 
 #: Problems, found counterfactuals, and images that were encoded here, that are kept.
-PROBLEMS, RESULTS, ENCODED = 5, 200, 24
+PROBLEMS, RESULTS, ENCODED = 6, 400, 24
 #: Memory of an evaluator; as in the library, so that results are the same.
 MEMORY_MB = 1024
 
@@ -171,8 +172,10 @@ class Room:
 
     def count(self, view: View) -> int:
         """Return how many distractors a view uses: some methods are made for one."""
-        most = METHODS.get(view.method).distractors if view.swaps is None else None
-        return min(view.distractors, most or view.distractors, len(self.drawn(view)))
+        there = len(self.drawn(view))
+        if view.swaps is not None:  # swaps by hand may take from any
+            return there
+        return min(view.distractors, METHODS.get(view.method).distractors or there, there)
 
     def problem(self, view: View) -> Problem:
         """Return the problem of a view: whatever the other sliders say, it is the same one."""
@@ -217,6 +220,29 @@ class Room:
         key = view.key, view.target, count, view.method, repr(method)
         return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
 
+    def nearby(self, view: View) -> Iterator[View]:
+        """Yield where the sliders may be moved next, near positions first, taking turns among the sliders.
+
+        In turns because a number of distractors is a problem of its own: the view's own stays among those kept.
+        """
+        if view.swaps is not None:
+            return
+        made, there = METHODS.get(view.method)(), len(self.drawn(view))
+        lam = _around(round(view.lam * 20), range(41), (1, -1, 2, -2, 4, -4, 8, -8, 12, 16, 24))
+        tau = [k for k in (10, 5, 20, 15, 25, 30, 3) if k != round((view.tau or 0) * 100)]
+        beam = _around(view.beam, range(1, MOST_BEAM + 1), (-1, 1, -2, 2, -4, 4, -7, 8))
+        count = _around(min(view.distractors, there), range(1, there + 1), (-1, 1, -2, -5, -10, -15))
+        edits = range(1, 8)
+        turns = (
+            [view.with_(lam=k / 20) for k in lam] if made.takes("lam") else [],
+            [view.with_(beam=k) for k in beam] if made.takes("beam") else [],
+            [view.with_(distractors=k) for k in count] if made.distractors is None else [],
+            [view.with_(edits=k) for k in edits] if made.takes("max_edits") else [],
+            [view.with_(tau=k / 100) for k in tau] if made.takes("tau") else [],
+        )
+        for turn in zip_longest(*turns):
+            yield from (one for one in turn if one is not None)
+
     def image(self, key: str) -> Image.Image:
         """Return an image as it is: a number of the data set, or a digest of what was dropped."""
         if key.isascii() and key.isdecimal():
@@ -231,3 +257,8 @@ class Room:
         sources = [self.image(view.key), *(self.image(str(k)) for k in self.drawn(view)[: cf.distractors])]
         canvases = [self.explainer.preprocess.canvas(image) for image in sources]
         return replace(cf, pictures=Pictures(canvases[0], canvases[1:], sources, self.explainer.preprocess))
+
+
+def _around(value: int, known: range, steps: Sequence[int]) -> list[int]:
+    """Return values some steps away, as far as they are known."""
+    return [value + step for step in steps if value + step in known]

@@ -6,6 +6,7 @@ import io
 import json
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -61,9 +62,18 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
     async def asked(request: Request, work: Callable[[View], Any], kind: str) -> Any:
         """Do some work on the view of a request, when it is its turn; a newer request of the same page replaces it."""
         view = read_view(request.query_params)
+        wanted: list[View] = []
+
+        def done() -> Any:
+            wanted.append(room.settled(view))
+            return work(wanted[0])
+
         tab = request.headers.get("x-tab", "")
         asker = f"{tab[:40]} {kind}" if tab.isalnum() else ""
-        return await desk.do(asker, lambda: work(room.settled(view)))
+        found = await desk.do(asker, done)
+        if kind in ("page", "view"):  # while the picture is looked at, the next positions are found
+            desk.spare(partial(room.solve, near) for near in room.nearby(wanted[0]))
+        return found
 
     @app.exception_handler(PartswapError)
     def problem(request: Request, error: PartswapError) -> Response:

@@ -7,7 +7,7 @@
   const USUAL = { m: "partswap", lam: "0.4", tau: "0", beam: "8", edits: "16" };
   const inFlight = {};
   let query = new URLSearchParams(document.querySelector(".verdict").dataset.query).toString();
-  let quiet = 0;
+  let quiet = 0, latest = 0;
 
   function say(text) {
     notice.textContent = text;
@@ -24,7 +24,9 @@
       const response = await fetch(path, { headers: { "x-tab": tab }, signal: mine.signal });
       if (response.status === 409) return null;
       if (!response.ok) throw new Error((await response.json()).error);
-      return inFlight[kind] === mine ? response : null;
+      // Read here: what is not waited for any more may also end while its text comes in.
+      const text = await response.text();
+      return inFlight[kind] === mine ? text : null;
     } catch (error) {
       if (error.name !== "AbortError" && inFlight[kind] === mine) {
         say(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
@@ -55,13 +57,14 @@
   async function show(wanted, how) {
     inFlight.cell?.abort();
     result.setAttribute("aria-busy", "true");
-    const began = performance.now();
-    const response = await ask("view", `/view?${wanted}`);
-    if (response === null) {
-      if (!inFlight.view || inFlight.view.signal.aborted === false) result.setAttribute("aria-busy", "false");
+    const began = latest = performance.now();
+    const text = await ask("view", `/view?${wanted}`);
+    if (text === null) {
+      // Of several that are under way, the latest tells when it is over.
+      if (began === latest) result.setAttribute("aria-busy", "false");
       return false;
     }
-    const found = await response.json();
+    const found = JSON.parse(text);
     const chosen = document.querySelector(".cell.picked")?.dataset.cell;
     result.innerHTML = found.html;
     result.setAttribute("aria-busy", "false");
@@ -84,8 +87,8 @@
     if (!box) return;
     part.hidden = !box.checked;
     if (!box.checked) return;
-    const response = await ask(name, `/${name}?${query}`);
-    if (response !== null) part.lastElementChild.innerHTML = await response.text();
+    const text = await ask(name, `/${name}?${query}`);
+    if (text !== null) part.lastElementChild.innerHTML = text;
   }
   function extras() { extra("pixel"); extra("compare"); }
 
@@ -114,9 +117,8 @@
   // -- cells: point at one to see its matches, choose one to swap it in
   let waiting = 0, looked = null;
   async function look(cell) {
-    const response = await ask("cell", `/cell?${query}&cell=${cell}`);
-    if (response === null) return;
-    const text = await response.text();
+    const text = await ask("cell", `/cell?${query}&cell=${cell}`);
+    if (text === null) return;
     const place = result.querySelector(`.cell[data-cell="${cell}"]`);
     if (place === null) return;
     $("cell").innerHTML = text;
@@ -185,16 +187,16 @@
   }
   $("share").addEventListener("click", () => copy(location.href, "Link copied: it opens this very view."));
   $("python").addEventListener("click", async () => {
-    const response = await ask("python", `/python?${query}`);
-    if (response !== null) copy(await response.text(), "Python copied: it makes this very view.");
+    const text = await ask("python", `/python?${query}`);
+    if (text !== null) copy(text, "Python copied: it makes this very view.");
   });
 
   // -- choosing an image, or dropping one
   const chooser = $("chooser"), drop = $("drop");
   async function browse(page) {
     const wanted = new URLSearchParams({ class: $("of").value, wrong: $("wrong").checked ? "1" : "", page });
-    const response = await ask("images", `/images?${wanted}`);
-    if (response !== null) { $("gallery").innerHTML = await response.text(); chooser.scrollTop = 0; }
+    const text = await ask("images", `/images?${wanted}`);
+    if (text !== null) { $("gallery").innerHTML = text; chooser.scrollTop = 0; }
   }
   async function upload(file) {
     if (!file) return;
