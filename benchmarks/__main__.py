@@ -100,7 +100,10 @@ def write_tables() -> None:
         lines += ["## Time per edit against the number of distractors", "", "![time per edit](scaling.png)", ""]
     if rows := found.get("report"):
         lines += ["## A report of 1,000 explanations in Chromium, from disk", ""]
-        lines += ["`python -m benchmarks.report`: median (and worst) of five visits and 65 changes of a filter, in ms.", ""]
+        lines += [
+            "`python -m benchmarks.report`: median (and worst) of five visits and 65 changes of a filter, in ms.",
+            "",
+        ]
         lines += ["| report | MB | first paint | first cards | filter, script | filter, to the next frame |"]
         lines += ["|---|---:|---:|---:|---:|---:|"]
         lines += [
@@ -116,6 +119,7 @@ def write_tables() -> None:
             f"[docs/zoo.md](../../docs/zoo.md): {len(rows)} families of timm, cut and asked.",
             "",
         ]
+    lines += explorer_table(found.get("explorer", []))
     lines += agreement_table(found)
     lines += study_table(found)
     (RESULTS / "README.md").write_text("\n".join(lines))
@@ -140,6 +144,23 @@ def study_table(found: dict[str, Any]) -> list[str]:
         ]
         + [""]
     )
+
+
+def explorer_table(rows: list[dict[str, Any]]) -> list[str]:
+    """From slider to picture."""
+    if not rows:
+        return []
+    lines = ["## The explorer: from slider to picture, 20 distractors, cached features, in Chromium", ""]
+    lines += [
+        "`python -m benchmarks.explorer MODEL... --data cub --path FOLDER`. Every position is a new one. The load is"
+    ]
+    lines += ["that of the machine at the end: above 2, others took part of its two cores.", ""]
+    lines += ["| model | moves | median, ms | p95, ms | server's processor time, median, ms | p95, ms | load |"]
+    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+    for r in rows:
+        times = " | ".join(f"{r[key][part]:.0f}" for key in ("shown_ms", "server_cpu_ms") for part in ("median", "p95"))
+        lines += [f"| {r['model']} | {r['moves']} | {times} | {r['load']:.1f} |"]
+    return [*lines, ""]
 
 
 def agreement_table(found: dict[str, Any]) -> list[str]:

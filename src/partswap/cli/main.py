@@ -16,6 +16,7 @@ from partswap.cli.compare import compare
 from partswap.cli.demo import demo
 from partswap.cli.encode import encode
 from partswap.cli.explain import explain
+from partswap.cli.explore import explore
 from partswap.cli.figures import figures
 from partswap.cli.layers import layers
 from partswap.cli.report import report
@@ -30,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, layers, classes, explain, show, figures, tune, encode, run, report, compare):
+for _command in (demo, layers, classes, explain, explore, show, figures, tune, encode, run, report, compare):
     app.command()(_command)
 for _group in (aviary, data, train, parts, paper, study, check):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])

@@ -78,11 +78,12 @@ def _parameter(name: str, default: Any, file: bool) -> inspect.Parameter:
     kind, shown = _kind(field.annotation), {}
     if default == {}:
         default = None
-    if file and field.is_required():
+    required = field.is_required() and default is field.default
+    if file and required:
         default, shown = None, {"help": f"{field.description} Required, here or in the file."}
     elif file and default is not None:  # not given is None, so that the file is known to decide
         default, shown = None, {"show_default": ", ".join(default) if isinstance(default, tuple) else str(default)}
-    elif field.is_required() and default is field.default:  # unless the command has one of its own
+    elif required:
         default = inspect.Parameter.empty
     return _keyword(name, Annotated[kind | None, flag(name, **shown)], default)
 

@@ -6,5 +6,6 @@ this grid? `HeadPlan` looks at the head and picks who answers.
 
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.choose import HeadPlan
+from partswap.heads.remembering import RememberingEvaluator
 
-__all__ = ["HeadPlan", "Prepared", "SwapEvaluator"]
+__all__ = ["HeadPlan", "Prepared", "RememberingEvaluator", "SwapEvaluator"]

@@ -18,7 +18,7 @@ from partswap.search.beam import BeamSearch
 from partswap.search.candidates import Candidates
 from partswap.search.prefilter import prefilter
 from partswap.search.problem import Problem
-from partswap.search.semantic import cosines, log_likeness, recurring_likeness, temperature
+from partswap.search.semantic import temperature
 from partswap.search.settings import SearchSettings, changed
 
 DEFAULT = SearchSettings()
@@ -148,7 +148,8 @@ def _semantics(problem: Problem, settings: SearchSettings) -> _Semantics:
         return _Semantics()
     if settings.lam == 0 and not filtered:
         return _Semantics()  # likeness is not used
-    cosine = cosines(*problem.aux)
+    cosine = problem.cosine
+    assert cosine is not None
     mask = prefilter(cosine, settings.keep) if filtered and settings.keep is not None else None
     if settings.lam == 0:
         return _Semantics(None, mask)
@@ -156,9 +157,8 @@ def _semantics(problem: Problem, settings: SearchSettings) -> _Semantics:
     tau = settings.tau
     if tau == "auto":
         tau = PUBLISHED_TAU if published else temperature(cosine)
-    if settings.matching == "softmax" or (settings.matching == "auto" and published):
-        return _Semantics(log_likeness(cosine, tau), mask, tau)
-    return _Semantics(recurring_likeness(*problem.aux, tau), mask, tau)
+    softmax = settings.matching == "softmax" or (settings.matching == "auto" and published)
+    return _Semantics(problem.likeness(tau, published=softmax), mask, tau)
 
 
 def find_counterfactuals(

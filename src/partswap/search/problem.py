@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from partswap.counterfactual import About, Counterfactual, Edit, Step
 from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
 from partswap.grid import Grids, GridShape, check_grid, resize_grid
-from partswap.heads import HeadPlan, SwapEvaluator
+from partswap.heads import HeadPlan, RememberingEvaluator, SwapEvaluator
 from partswap.models.names import class_index
-from partswap.search.semantic import centred
+from partswap.search.semantic import centred, cosines, log_likeness, recurring_likeness
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
+#: Temperatures whose likeness a problem remembers.
+LIKENESSES = 8
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Problem:
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
     #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
     judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
+    #: Whether searches share what they compute: the evaluator, what it found out, the likeness. For many searches of
+    #: one problem with other settings; it takes memory.
+    remember: bool = False
 
     @classmethod
     def of(cls, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any) -> Problem:
@@ -96,11 +101,46 @@ class Problem:
 
     def begin(self, head: nn.Module | HeadPlan, memory_mb: float) -> tuple[SwapEvaluator, int, Step]:
         """Return the evaluator of swaps, the target as an index, and what the model says of the unedited query."""
-        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, self.shape)
-        evaluator = plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
+        evaluator = self.evaluator(head, memory_mb)
         logits = evaluator.start.logits
         target = class_index(self.target, logits.shape[1])
         return evaluator, target, first_step(logits[0], target)
+
+    @cached_property
+    def cosine(self) -> Tensor | None:
+        """The cosines of auxiliary cells, ``(h*w, n*h*w)``."""
+        return None if self.aux is None else cosines(*self.aux)
+
+    def likeness(self, tau: float, *, published: bool) -> Tensor | None:
+        """Return ``log L_s`` of every pair, ``(h*w, n*h*w)``: the paper's or ours (see `semantic`)."""
+        if self.aux is None or self.cosine is None:
+            return None
+        if (tau, published) in self._likenesses:
+            return self._likenesses[tau, published]
+        found = log_likeness(self.cosine, tau) if published else recurring_likeness(*self.aux, tau)
+        if self.remember:
+            while len(self._likenesses) >= LIKENESSES:
+                del self._likenesses[next(iter(self._likenesses))]
+            self._likenesses[tau, published] = found
+        return found
+
+    def evaluator(self, head: nn.Module | HeadPlan, memory_mb: float) -> SwapEvaluator:
+        """Return the evaluator of swaps; of a problem that remembers, always the same one."""
+        if (head, memory_mb) in self._evaluators:
+            return self._evaluators[head, memory_mb]
+        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, self.shape)
+        found = plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
+        if not self.remember:
+            return found
+        return self._evaluators.setdefault((head, memory_mb), RememberingEvaluator(found))
+
+    @cached_property
+    def _likenesses(self) -> dict[tuple[float, bool], Tensor]:
+        return {}
+
+    @cached_property
+    def _evaluators(self) -> dict[tuple[Any, float], SwapEvaluator]:
+        return {}
 
     def answer(
         self,

@@ -1,0 +1,264 @@
+"""What the explorer keeps: features, and per image and class the problem that all positions of the sliders share."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any, Generic, TypeVar
+
+import torch
+from PIL import Image
+
+from partswap.apps.explorer.uploads import Uploads
+from partswap.apps.explorer.view import MOST_BEAM, MOST_DISTRACTORS, View
+from partswap.counterfactual import About, Counterfactual, Pictures
+from partswap.data.pairs import draw_distractors
+from partswap.errors import ClassIndexError, ImageError, NoDistractorsError
+from partswap.features import Encoded
+from partswap.heads import RememberingEvaluator
+from partswap.runs.config import RunConfig
+from partswap.runs.workbench import Workbench
+from partswap.search import METHODS, Method
+from partswap.search.follow import follow
+from partswap.search.problem import Problem
+from partswap.search.settings import changed
+from partswap.target import choose_target
+
+#: Problems, found counterfactuals, and images that were encoded here, that are kept.
+PROBLEMS, RESULTS, ENCODED = 6, 400, 24
+#: Memory of an evaluator; as in the library, so that results are the same.
+MEMORY_MB = 1024
+
+Value = TypeVar("Value")
+
+
+class Kept(Generic[Value]):
+    """The values that were asked for last, at most so many."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of a key, made if it is not there."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        found = make()
+        with self._lock:
+            self._values[key] = found
+            while len(self._values) > self.most:
+                self._values.popitem(last=False)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@dataclass(frozen=True)
+class Query:
+    """The image that is looked at."""
+
+    encoded: Encoded
+    label: int | None  #: its true class, if that is known
+    name: str
+    number: int  #: what distractors are drawn by
+
+
+@dataclass
+class Room:
+    """Data, classifier and auxiliary, with everything that is computed once."""
+
+    bench: Workbench
+    config: RunConfig
+    uploads: Uploads
+    #: Called by searches now and then; see `Desk`.
+    pulse: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._problems: Kept[Problem] = Kept(PROBLEMS)
+        self._results: Kept[Counterfactual] = Kept(RESULTS)
+        self._encoded: Kept[Encoded] = Kept(ENCODED)
+        self.features = self.bench.encodings
+        self.explainer = self.bench.explainer
+        self.data = self.bench.data
+        self.labels = self.data.labels()
+        self.said = self.features.logits.argmax(1).numpy()
+        self.right = self.said == self.labels
+
+    @cached_property
+    def donors_of(self) -> dict[int, list[int]]:
+        """The images of every class that the model gets right."""
+        found: dict[int, list[int]] = {}
+        for index in self.right.nonzero()[0].tolist():
+            found.setdefault(int(self.labels[index]), []).append(index)
+        return found
+
+    @cached_property
+    def first(self) -> int:
+        """The image shown to those who did not choose one: of those the model gets right, one that was a close call."""
+        logits = self.features.logits.float().clone()
+        best = logits.softmax(1).topk(2, 1)
+        counts = {k: len(found) for k, found in self.donors_of.items()}
+        enough = min(MOST_DISTRACTORS // 2, max(counts.values(), default=0))
+        usable = torch.tensor([counts.get(int(k), 0) >= enough for k in best.indices[:, 1]])
+        closeness = best.values[:, 1].masked_fill(~(torch.from_numpy(self.right) & usable), -1)
+        return int(closeness.argmax())
+
+    def name(self, index: int) -> str:
+        """Return the name of a class as people read it."""
+        return self.explainer.name(index).replace("_", " ")
+
+    def query(self, view: View) -> Query:
+        """Return the image of a view, with its features."""
+        if view.upload is not None:
+            upload = view.upload
+            encoded = self._encoded.get(upload, lambda: self.explainer.encode([self.uploads.open(upload)]))
+            return Query(replace(encoded, names=["dropped image"]), None, "your image", len(self.labels))
+        index = self.first if view.image is None else view.image
+        if not 0 <= index < len(self.labels):
+            raise ImageError(f"there is no image {index}.", f"The data set has {len(self.labels)} of them.")
+        encoded = replace(self.features.select([index]), names=[self.data.image_name(index)])
+        return Query(encoded, int(self.labels[index]), self.data.image_name(index), index)
+
+    def settled(self, view: View) -> View:
+        """Return a view that says which image and which class, the usual ones where it did not."""
+        if view.upload is None and view.image is None:
+            view = view.with_(image=self.first)
+        query = self.query(view)
+        said = int(query.encoded.logits[0].argmax())
+        if view.target is None:
+            target, _ = choose_target(query.encoded.logits[0].float(), None, query.label, None, None)
+            order = query.encoded.logits[0].argsort(descending=True).tolist()
+            target = next((k for k in (target, *order) if k != said and self.donors_of.get(k)), target)
+            view = view.with_(target=target)
+        classes = len(query.encoded.logits[0])
+        target = view.target if view.target is not None else -1
+        if not 0 <= target < classes:
+            raise ClassIndexError(f"there is no class {target}.", f"The model has {classes}.")
+        if target == said:
+            raise ClassIndexError(f"the model already says {self.name(said)} of this image.", "Choose another class.")
+        if not self.donors_of.get(target):
+            raise NoDistractorsError(
+                f"the model gets no image of {self.name(target)} right, so there is nothing to take regions from.",
+                "Choose another class.",
+            )
+        return view
+
+    def guesses(self, view: View, count: int = 6) -> list[tuple[int, float]]:
+        """Return the classes the model thinks of first, with their probabilities."""
+        best = self.query(view).encoded.logits[0].float().softmax(0)
+        found = best.topk(min(count, len(best)))
+        return [(int(k), float(p)) for k, p in zip(found.indices, found.values, strict=True)]
+
+    def drawn(self, view: View) -> list[int]:
+        """Return the distractors of a view, as many as there are at most."""
+        assert view.target is not None
+        right = self.donors_of.get(view.target, [])
+        return draw_distractors(right, MOST_DISTRACTORS, seed=self.config.seed, query=self.query(view).number)
+
+    def method(self, view: View) -> Method:
+        """Return the method of a view with those of its settings that it has."""
+        made = self.explainer.resolve_method(view.method)
+        told: dict[str, Any] = {"lam": view.lam, "beam": view.beam, "max_edits": view.edits}
+        told |= {} if view.tau is None else {"tau": view.tau}
+        return changed(made, **{name: value for name, value in told.items() if made.takes(name)})
+
+    def count(self, view: View) -> int:
+        """Return how many distractors a view uses: some methods are made for one."""
+        there = len(self.drawn(view))
+        if view.swaps is not None:  # swaps by hand may take from any
+            return there
+        return min(view.distractors, METHODS.get(view.method).distractors or there, there)
+
+    def problem(self, view: View) -> Problem:
+        """Return the problem of a view: whatever the other sliders say, it is the same one."""
+        key = view.key, view.target, self.count(view)
+        problem = self._problems.get(key, lambda: self._pose(view))
+        evaluator = problem.evaluator(self.explainer.plan, MEMORY_MB)
+        assert isinstance(evaluator, RememberingEvaluator)
+        evaluator.pulse = lambda: self.pulse()
+        return problem
+
+    def _pose(self, view: View) -> Problem:
+        assert view.target is not None
+        query, drawn = self.query(view).encoded, self.drawn(view)[: self.count(view)]
+        others = self.features.select(drawn)
+        device = self.explainer.device
+        query, others = query.to(device), others.to(device)
+        cut = self.explainer.cut
+        told = {
+            "query": query.names[0],
+            "distractors": [self.data.image_name(k) for k in drawn],
+            "model": self.explainer.model_name,
+            "layer": cut.layer,
+            "auxiliary": query.auxiliary,
+        }
+        about = About(told, self.explainer.class_names or (), None)
+        return Problem.of(
+            query.cut_grids,
+            others.grids,
+            view.target,
+            query_aux=None if query.aux is None else query.aux[0],
+            distractor_aux=others.aux,
+            aux_widths=others.widths,
+            about=about,
+            remember=True,
+        )
+
+    def solve(self, view: View) -> Counterfactual:
+        """Return the counterfactual of a view: found, or made of one's own swaps."""
+        if view.swaps is not None:
+            return follow(self.explainer.plan, self.problem(view), view.swaps)
+        method, count = self.method(view), self.count(view)
+        key = view.key, view.target, count, view.method, repr(method)
+        return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
+
+    def nearby(self, view: View) -> Iterator[View]:
+        """Yield where the sliders may be moved next, near positions first, taking turns among the sliders.
+
+        In turns because a number of distractors is a problem of its own: the view's own stays among those kept.
+        """
+        if view.swaps is not None:
+            return
+        made, there = METHODS.get(view.method)(), len(self.drawn(view))
+        lam = _around(round(view.lam * 20), range(41), (1, -1, 2, -2, 4, -4, 8, -8, 12, 16, 24))
+        tau = [k for k in (10, 5, 20, 15, 25, 30, 3) if k != round((view.tau or 0) * 100)]
+        beam = _around(view.beam, range(1, MOST_BEAM + 1), (-1, 1, -2, 2, -4, 4, -7, 8))
+        count = _around(min(view.distractors, there), range(1, there + 1), (-1, 1, -2, -5, -10, -15))
+        edits = range(1, 8)
+        turns = (
+            [view.with_(lam=k / 20) for k in lam] if made.takes("lam") else [],
+            [view.with_(beam=k) for k in beam] if made.takes("beam") else [],
+            [view.with_(distractors=k) for k in count] if made.distractors is None else [],
+            [view.with_(edits=k) for k in edits] if made.takes("max_edits") else [],
+            [view.with_(tau=k / 100) for k in tau] if made.takes("tau") else [],
+        )
+        for turn in zip_longest(*turns):
+            yield from (one for one in turn if one is not None)
+
+    def image(self, key: str) -> Image.Image:
+        """Return an image as it is: a number of the data set, or a digest of what was dropped."""
+        if key.isascii() and key.isdecimal():
+            index = int(key[:9])
+            if index >= len(self.labels):
+                raise ImageError(f"there is no image {index}.", f"The data set has {len(self.labels)} of them.")
+            return self.data.image(index).convert("RGB")
+        return self.uploads.open(key)
+
+    def pictured(self, view: View, cf: Counterfactual) -> Counterfactual:
+        """Return a counterfactual with its images, for figures."""
+        sources = [self.image(view.key), *(self.image(str(k)) for k in self.drawn(view)[: cf.distractors])]
+        canvases = [self.explainer.preprocess.canvas(image) for image in sources]
+        return replace(cf, pictures=Pictures(canvases[0], canvases[1:], sources, self.explainer.preprocess))
+
+
+def _around(value: int, known: range, steps: Sequence[int]) -> list[int]:
+    """Return values some steps away, as far as they are known."""
+    return [value + step for step in steps if value + step in known]

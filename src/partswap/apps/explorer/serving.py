@@ -1,0 +1,31 @@
+"""Runs the explorer: in the foreground for people, beside something else for tests and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from partswap.apps.explorer.server import Site, make_app
+from partswap.apps.web import served_app, server_of
+from partswap.runs.config import RunConfig
+from partswap.runs.workbench import Workbench
+
+
+def serve(bench: Workbench, config: RunConfig, host: str, port: int) -> None:
+    """Serve until interrupted."""
+    site = Site(bench, config)
+    try:
+        server_of(make_app(site, (host,)), host, port, proxy_headers=False).run()
+    finally:
+        site.close()
+
+
+@contextmanager
+def served(bench: Workbench, config: RunConfig, port: int = 0) -> Iterator[str]:
+    """Serve on this machine while the context lasts; yields the address."""
+    site = Site(bench, config)
+    try:
+        with served_app(make_app(site), port) as base:
+            yield base
+    finally:
+        site.close()

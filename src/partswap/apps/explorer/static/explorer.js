@@ -1,0 +1,242 @@
+"use strict";
+// The page works by its address: a slider that moves asks for the part that changes, and the address follows.
+(() => {
+  const $ = (name) => document.getElementById(name);
+  const form = $("controls"), result = $("result"), notice = $("notice");
+  const tab = [...crypto.getRandomValues(new Uint8Array(9))].map((b) => b.toString(36)).join("");
+  const USUAL = { m: "partswap", lam: "0.4", tau: "0", beam: "8", edits: "16" };
+  const inFlight = {};
+  let query = new URLSearchParams(document.querySelector(".verdict").dataset.query).toString();
+  let quiet = 0, latest = 0;
+
+  function say(text) {
+    notice.textContent = text;
+    notice.hidden = false;
+    clearTimeout(quiet);
+    quiet = setTimeout(() => { notice.hidden = true; }, 4000);
+  }
+
+  // Asks for something; what was asked for before, of the same kind, is not waited for any more.
+  async function ask(kind, path) {
+    inFlight[kind]?.abort();
+    const mine = inFlight[kind] = new AbortController();
+    try {
+      const response = await fetch(path, { headers: { "x-tab": tab }, signal: mine.signal });
+      if (response.status === 409) return null;
+      if (!response.ok) throw new Error((await response.json()).error);
+      // Read here: what is not waited for any more may also end while its text comes in.
+      const text = await response.text();
+      return inFlight[kind] === mine ? text : null;
+    } catch (error) {
+      if (error.name !== "AbortError" && inFlight[kind] === mine) {
+        say(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
+      }
+      return null;
+    }
+  }
+
+  function state() {
+    const told = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) {
+      const slider = form.elements[name];
+      const most = name === "n" && value === slider.max;
+      if (USUAL[name] !== value && !most && value !== "on") told.set(name, value);
+    }
+    return told.toString();
+  }
+
+  function labels() {
+    for (const slider of form.querySelectorAll("input[type=range]")) {
+      const { name, value } = slider;
+      const text = name === "tau" && value === "0" ? "auto" : name === "edits" && value === slider.max ? "no limit" : value;
+      slider.closest(".slider").querySelector("output").value = text;
+      slider.setAttribute("aria-valuetext", text);
+    }
+  }
+
+  async function show(wanted, how) {
+    inFlight.cell?.abort();
+    result.setAttribute("aria-busy", "true");
+    const began = latest = performance.now();
+    const text = await ask("view", `/view?${wanted}`);
+    if (text === null) {
+      // Of several that are under way, the latest tells when it is over.
+      if (began === latest) result.setAttribute("aria-busy", "false");
+      return false;
+    }
+    const found = JSON.parse(text);
+    const chosen = document.querySelector(".cell.picked")?.dataset.cell;
+    result.innerHTML = found.html;
+    result.setAttribute("aria-busy", "false");
+    query = found.query;
+    const address = query ? `/?${query}` : "/";
+    if (how === "push") history.pushState(null, "", address);
+    else if (how === "replace") history.replaceState(null, "", address);
+    $("json").href = `/counterfactual.json?${query}`;
+    $("png").href = `/counterfactual.png?${query}`;
+    if (chosen !== undefined && form.elements.s.disabled === false) look(chosen);
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      document.dispatchEvent(new CustomEvent("shown", { detail: performance.now() - began }));
+    }));
+    extras();
+    return true;
+  }
+
+  async function extra(name) {
+    const box = form.elements[name], part = $(`${name}-part`);
+    if (!box) return;
+    part.hidden = !box.checked;
+    if (!box.checked) return;
+    const text = await ask(name, `/${name}?${query}`);
+    if (text !== null) part.lastElementChild.innerHTML = text;
+  }
+  function extras() { extra("pixel"); extra("compare"); }
+
+  // -- sliders, methods, classes
+  form.addEventListener("input", (event) => {
+    labels();
+    if (event.target.type === "range") show(state(), "replace");
+  });
+  form.addEventListener("change", (event) => {
+    const { name } = event.target;
+    if (name === "t") { form.elements.s.disabled = true; location.href = `/?${state()}`; }
+    if (name === "m") { form.elements.s.disabled = true; location.href = `/?${state()}`; }
+    if (name === "compare" || name === "pixel") {
+      query = state();
+      history.replaceState(null, "", `/?${query}`);
+      extra(name);
+    }
+  });
+  form.addEventListener("submit", (event) => { event.preventDefault(); show(state(), "push"); });
+  $("reset").addEventListener("click", () => {
+    for (const slider of form.querySelectorAll("input[type=range]")) slider.value = USUAL[slider.name] ?? slider.max;
+    labels();
+    show(state(), "push");
+  });
+
+  // -- cells: point at one to see its matches, choose one to swap it in
+  let waiting = 0, looked = null;
+  async function look(cell) {
+    const text = await ask("cell", `/cell?${query}&cell=${cell}`);
+    if (text === null) return;
+    const place = result.querySelector(`.cell[data-cell="${cell}"]`);
+    if (place === null) return;
+    $("cell").innerHTML = text;
+    looked = cell;
+    for (const other of result.querySelectorAll(".cell.picked")) other.classList.remove("picked");
+    place.classList.add("picked");
+  }
+  let pinned = false;
+  result.addEventListener("pointerover", (event) => {
+    const cell = event.target.dataset?.cell;
+    if (cell === undefined || event.pointerType === "touch" || pinned) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { if (cell !== looked || $("cell").childElementCount === 0) look(cell); }, 60);
+  });
+  result.addEventListener("pointerout", () => clearTimeout(waiting));
+  result.addEventListener("click", (event) => {
+    const cell = event.target.dataset?.cell;
+    if (cell !== undefined) {
+      pinned = !(pinned && looked === cell);
+      look(cell);
+      return;
+    }
+    const link = event.target.closest("a[data-go]");
+    if (link === null || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(link);
+  });
+  async function go(link) {
+    const wanted = new URL(link.href).searchParams;
+    const swaps = wanted.get("s"), mode = (swaps !== null) !== !form.elements.s.disabled;
+    form.elements.s.disabled = swaps === null;
+    form.elements.s.value = swaps ?? "";
+    pinned = false;
+    const done = await show(wanted.toString(), "push");
+    if (done && mode) location.reload(); // other sliders count
+    else if (done) $("query").querySelector(`.cell[data-cell="${looked ?? 0}"]`)?.focus({ preventScroll: true });
+  }
+  result.addEventListener("keydown", (event) => {
+    const cell = event.target.dataset?.cell;
+    if (cell === undefined) return;
+    const cells = [...result.querySelectorAll(".cell")], wide = Math.round(Math.sqrt(cells.length));
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide }[event.key];
+    if (step !== undefined) {
+      const next = cells[Number(cell) + step];
+      if (next) { event.target.tabIndex = -1; next.tabIndex = 0; next.focus(); look(next.dataset.cell); }
+      event.preventDefault();
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      look(cell).then(() => $("cell").querySelector("a")?.focus());
+    }
+  });
+
+  // -- copies
+  async function copy(text, done) {
+    try {
+      await navigator.clipboard.writeText(text);
+      say(done);
+    } catch {
+      const area = document.createElement("textarea");
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      say(document.execCommand("copy") ? done : "The browser does not allow copying.");
+      area.remove();
+    }
+  }
+  $("share").addEventListener("click", () => copy(location.href, "Link copied: it opens this very view."));
+  $("python").addEventListener("click", async () => {
+    const text = await ask("python", `/python?${query}`);
+    if (text !== null) copy(text, "Python copied: it makes this very view.");
+  });
+
+  // -- choosing an image, or dropping one
+  const chooser = $("chooser"), drop = $("drop");
+  async function browse(page) {
+    const wanted = new URLSearchParams({ class: $("of").value, wrong: $("wrong").checked ? "1" : "", page });
+    const text = await ask("images", `/images?${wanted}`);
+    if (text !== null) { $("gallery").innerHTML = text; chooser.scrollTop = 0; }
+  }
+  async function upload(file) {
+    if (!file) return;
+    if (file.size > 12 * 2 ** 20) { say("The image has more than 12 MB. Use a smaller one."); return; }
+    say("Looking at your image ...");
+    try {
+      const response = await fetch("/upload", { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
+      if (response.status === 413) throw new Error("The image has more than 12 MB. Use a smaller one.");
+      const found = await response.json();
+      if (!response.ok) throw new Error(found.error);
+      location.href = `/?u=${found.u}`;
+    } catch (error) {
+      say(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
+    }
+  }
+  $("choose").addEventListener("click", () => { chooser.showModal(); browse(0); });
+  $("close").addEventListener("click", () => chooser.close());
+  chooser.addEventListener("click", (event) => {
+    if (event.target === chooser) chooser.close();
+    const page = event.target.dataset?.page;
+    if (page !== undefined) browse(page);
+  });
+  $("of").addEventListener("change", () => browse(0));
+  $("wrong").addEventListener("change", () => browse(0));
+  $("file").addEventListener("change", (event) => upload(event.target.files[0]));
+  for (const kind of ["dragenter", "dragover"]) {
+    document.addEventListener(kind, (event) => {
+      if (![...event.dataTransfer.types].includes("Files")) return;
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  }
+  document.addEventListener("dragleave", () => drop.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    upload(event.dataTransfer.files[0]);
+  });
+
+  window.addEventListener("popstate", () => location.reload());
+  labels();
+  extras();
+})();

@@ -1,0 +1,43 @@
+"""``partswap explore``: look at counterfactuals in the browser, and play with them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from partswap.cli.options import open_bench, say, use_threads, with_config
+from partswap.errors import MissingDependencyError, SettingError
+from partswap.runs.config import RunConfig
+
+Host = Annotated[str, typer.Option(help="Address to listen at; this machine only by default.")]
+Port = Annotated[int, typer.Option(help="Port to listen at.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
+
+FIELDS = (
+    "data", "path", "split", "options", "model", "weights", "classes", "layer", "auxiliary", "tau", "precision",
+    "device", "cache", "seed",
+)  # fmt: skip
+
+
+@with_config(*FIELDS, data="aviary", model="aviary:vgg")
+def explore(config: RunConfig, host: Host = "127.0.0.1", port: Port = 8000, threads: Threads = None) -> None:
+    """Explore counterfactuals in the browser: choose an image and another class, move the settings, swap regions."""
+    try:
+        import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(f"the explorer needs {error.name}.", "Install partswap[explore].") from error
+    from partswap.apps.explorer.serving import serve
+    from partswap.apps.web import check_free
+
+    if config.data != "aviary" and config.model.startswith("aviary:"):
+        raise SettingError(f"the data set is {config.data}, and there is no classifier for it.", "Name one: --model.")
+    use_threads(threads)
+    check_free(host, port)
+    bench = open_bench(config)
+    _ = bench.encodings  # before anybody waits
+    shown = "localhost" if host in ("0.0.0.0", "::") else host
+    say(f"exploring at http://{shown}:{port} (stop with Ctrl-C)")
+    serve(bench, config, host, port)

@@ -1,0 +1,41 @@
+"""Swaps that someone else chose: what does the model say after each?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from partswap.counterfactual import Counterfactual, Step
+from partswap.errors import SettingError
+from partswap.heads import HeadPlan
+from partswap.search.problem import Problem
+
+
+def follow(
+    head: nn.Module | HeadPlan, problem: Problem, edits: Sequence[tuple[int, int]], *, method: str = "own swaps"
+) -> Counterfactual:
+    """Return the counterfactual of edits ``(query cell, distractor cell)``, made in this order.
+
+    A query cell that was swapped can be swapped again only by leaving the first swap out.
+    """
+    cells, donors = problem.pairs
+    for i, j in edits:
+        if not (0 <= i < cells and 0 <= j < donors):
+            raise SettingError(
+                f"there is no swap of cell {i} for cell {j}.", f"Use cells below {cells} and {donors}, as flat indices."
+            )
+    if len({i for i, _ in edits}) < len(edits):
+        raise SettingError("a cell of the query is swapped twice.", "Leave one of the swaps out.")
+    with torch.inference_mode(False), torch.no_grad():
+        evaluator, target, before = problem.begin(head, 1024)
+        prepared, steps = evaluator.start, []
+        for i, j in edits:
+            at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
+            prepared = evaluator.advance(prepared, *at)
+            logits = prepared.logits[0]
+            said = logits.softmax(0)
+            steps.append(Step(float(said[target]), int(logits.argmax()), own=float(said[before.predicted])))
+    found = {"evaluator": evaluator.name}
+    return problem.answer(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))

@@ -1,0 +1,46 @@
+"""A small explorer of drawn birds, opened once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from partswap.apps.explorer.server import Site, make_app
+from partswap.runs.config import RunConfig
+from partswap.runs.workbench import Workbench, open_workbench
+
+#: By number: a name is what a page elsewhere would come with.
+BASE = "http://127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    return RunConfig(
+        data="aviary",
+        model="aviary:vgg",
+        auxiliary="aviary",
+        options={"per_class": 3},
+        precision="float32",
+        cache=tmp_path_factory.mktemp("cache"),
+    )
+
+
+@pytest.fixture(scope="session")
+def bench(config: RunConfig) -> Workbench:
+    made = open_workbench(config)
+    _ = made.encodings
+    return made
+
+
+@pytest.fixture
+def site(bench: Workbench, config: RunConfig) -> Iterator[Site]:
+    made = Site(bench, config)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(site: Site) -> TestClient:
+    return TestClient(make_app(site), base_url=BASE, follow_redirects=False)

@@ -1,0 +1,272 @@
+"""The explorer in a real Chromium: choose, slide, point, click, drop, share, copy, download; desktop and phone."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from partswap import Counterfactual, aviary
+from partswap.apps.explorer.server import Site, make_app
+from partswap.apps.explorer.view import View, read_view
+from partswap.apps.web import served_app
+
+DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+PHONE = {
+    "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True,
+    "reduced_motion": "reduce",
+}  # fmt: skip
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+)  # fmt: skip
+#: Machines can be busy.
+SLOW = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def base(site: Site) -> Iterator[str]:
+    with served_app(make_app(site)) as address:
+        yield address
+
+
+@pytest.fixture(params=[DESKTOP, PHONE], ids=["desktop", "phone"])
+def context(request: pytest.FixtureRequest, browser: Browser, base: str) -> Iterator[BrowserContext]:
+    made = browser.new_context(**request.param, accept_downloads=True)
+    made.grant_permissions(["clipboard-read", "clipboard-write"], origin=base)
+    made.set_default_timeout(SLOW)
+    outside: list[str] = []
+    made.on("request", lambda asked: None if asked.url.startswith(base) else outside.append(asked.url))
+    made.touch = request.param is PHONE
+    yield made
+    made.close()
+    assert outside == []  # no request leaves the machine
+
+
+@pytest.fixture
+def page(context: BrowserContext, base: str) -> Iterator[Page]:
+    errors: list[str] = []
+    opened = context.new_page()
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened.goto(base)
+    opened.expected = ()
+    yield opened
+    # A refused upload is told in the page, and by the browser in its console.
+    assert [error for error in errors if "422" not in error or "refused" not in opened.expected] == []
+
+
+def press(page: Page, where: str) -> None:
+    place = page.locator(where).first
+    place.tap() if page.context.touch else place.click()
+
+
+def slide(page: Page, name: str, value: str) -> None:
+    """Move a slider as a hand does: the value, then the event."""
+    before = page.evaluate("document.querySelector('.verdict')")
+    assert before is not None
+    page.evaluate(
+        """([name, value]) => new Promise((done) => {
+            document.addEventListener('shown', done, { once: true });
+            const slider = document.querySelector(`#s-${name}`);
+            slider.value = value;
+            slider.dispatchEvent(new Event('input', { bubbles: true }));
+        })""",
+        [name, value],
+    )
+
+
+def view_of(page: Page) -> View:
+    query = page.url.partition("?")[2]
+    from urllib.parse import parse_qsl
+
+    return read_view(dict(parse_qsl(query, keep_blank_values=True)))
+
+
+def probability(page: Page) -> float:
+    return float(page.locator("#probability").get_attribute("data-value"))
+
+
+def findings(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
+
+
+def fits(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def test_slide_share_and_reload(page, site, base):
+    assert findings(page) == []
+    assert fits(page)
+    slide(page, "lam", "1.5")
+    slide(page, "beam", "2")
+    view = view_of(page)
+    assert (view.lam, view.beam) == (1.5, 2)
+    cf = site.room.solve(view)
+    assert page.locator("ol.swaps li").count() == len(cf)
+    assert probability(page) == pytest.approx(cf.probability)
+    assert page.locator("#query .mark").count() == len(cf)
+    # The address is the whole state: opened again, and by someone else, it is the same view.
+    shown = page.locator("#result").inner_text()
+    page.reload()
+    assert page.locator("#result").inner_text() == shown
+    assert page.locator("#s-lam").input_value() == "1.5"
+    press(page, "#share")
+    expect(page.locator("#notice")).to_contain_text("Link copied")
+    other = page.context.new_page()
+    other.goto(page.evaluate("navigator.clipboard.readText()"))
+    assert other.locator("#result").inner_text() == shown
+    other.close()
+
+
+def test_only_the_latest_position_is_shown(page, site):
+    """Positions that were passed on the way are dropped, and the last one is what one sees."""
+    page.evaluate(
+        """() => new Promise((done) => {
+            document.addEventListener('shown', done, { once: true });
+            const slider = document.querySelector('#s-lam');
+            for (const value of [0.1, 0.5, 0.9, 1.3, 1.9]) {
+                slider.value = value;
+                slider.dispatchEvent(new Event('input', { bubbles: true }));
+            }
+        })"""
+    )
+    assert view_of(page).lam == 1.9
+    assert probability(page) == pytest.approx(site.room.solve(view_of(page)).probability)
+
+
+def test_point_click_and_undo(page, site):
+    cell = "#query .cell[data-cell='24']"
+    if page.context.touch:
+        page.locator(cell).tap()
+    else:
+        page.locator(cell).hover()
+    expect(page.locator("#cell .choice").first).to_be_visible()
+    assert page.locator("#cell .choice").count() >= 7
+    assert findings(page) == []
+    press(page, "#cell .choice")
+    expect(page.locator(".mode")).to_contain_text("Your own swaps")
+    view = view_of(page)
+    assert len(view.swaps) == 1
+    assert probability(page) == pytest.approx(site.room.solve(view).probability)
+    assert page.locator("#s-lam").is_disabled()
+    page.locator("#query .cell[data-cell='10']").dispatch_event("click")
+    expect(page.locator("#cell")).to_contain_text("Row 2, column 4")
+    press(page, "#cell .choice")
+    expect(page.locator("ol.swaps li")).to_have_count(2)
+    assert findings(page) == []
+    assert fits(page)
+    press(page, "text=Undo")
+    expect(page.locator("ol.swaps li")).to_have_count(1)
+    assert view_of(page) == view
+    press(page, "text=Back to what was found")
+    expect(page.locator(".mode")).to_have_count(0)
+    expect(page.locator("#s-lam")).to_be_enabled()
+
+
+def test_choose_an_image_and_another_class(page, site):
+    press(page, "#choose")
+    expect(page.locator(".thumbs li").first).to_be_visible()
+    assert findings(page) == []
+    press(page, ".thumbs li:nth-child(3) a")
+    page.wait_for_url(re.compile(r"i=2"))
+    first = site.room.settled(View(image=2))
+    assert view_of(page).image == 2
+    others = [k for k, _ in site.room.guesses(first) if k not in (first.target, site.room.solve(first).query_class)]
+    wanted = next(k for k in others if site.room.donors_of.get(k))
+    press(page, f".guesses a:has-text('{site.room.name(wanted)}')")
+    page.wait_for_url(re.compile(rf"t={wanted}(&|$)"))
+    assert site.room.name(wanted) in page.locator("h1").inner_text()
+    page.select_option("select[name=m]", "goyal")
+    page.wait_for_url(re.compile("m=goyal"))
+    assert page.locator("#s-beam").is_disabled()
+
+
+def test_drop_an_image(page, site):
+    out = io.BytesIO()
+    aviary.draw(5, 4321).image.save(out, "PNG")
+    press(page, "#choose")
+    page.set_input_files("#file", {"name": "bird.png", "mimeType": "image/png", "buffer": out.getvalue()})
+    page.wait_for_url(re.compile("u=[0-9a-f]{24}"))
+    expect(page.locator("h1")).to_be_visible()
+    assert page.evaluate("document.querySelector('.current img').naturalWidth > 0")
+    press(page, "#choose")
+    page.expected = ("refused",)
+    page.set_input_files("#file", {"name": "bird.png", "mimeType": "image/png", "buffer": b"not an image"})
+    expect(page.locator("#notice")).to_contain_text("cannot be read as an image")
+
+
+def test_an_image_is_dropped_onto_the_page(page):
+    page.evaluate(
+        """async () => {
+            const canvas = new OffscreenCanvas(120, 120);
+            canvas.getContext('2d').fillRect(20, 20, 60, 60);
+            const file = new File([await canvas.convertToBlob()], 'a.png', { type: 'image/png' });
+            const data = new DataTransfer();
+            data.items.add(file);
+            document.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+        }"""
+    )
+    page.wait_for_url(re.compile("u=[0-9a-f]{24}"))
+
+
+def test_copied_python_makes_the_same_edits(page, site, config, monkeypatch):
+    monkeypatch.setenv("PARTSWAP_CACHE", str(config.cache))
+    slide(page, "lam", "1")
+    press(page, "#python")
+    expect(page.locator("#notice")).to_contain_text("Python copied")
+    names: dict[str, object] = {}
+    exec(page.evaluate("navigator.clipboard.readText()"), names)
+    assert names["cf"].edits == site.room.solve(view_of(page)).edits
+
+
+def test_download(page, site, tmp_path: Path):
+    slide(page, "lam", "0.8")
+    with page.expect_download() as download:
+        press(page, "#json")
+    download.value.save_as(tmp_path / "cf.json")
+    assert Counterfactual.from_dict(json.loads((tmp_path / "cf.json").read_text())).edits
+    assert Counterfactual.load(tmp_path / "cf.json").edits == site.room.solve(view_of(page)).edits
+    with page.expect_download() as download:
+        press(page, "#png")
+    download.value.save_as(tmp_path / "cf.png")
+    assert min(Image.open(tmp_path / "cf.png").size) > 200
+
+
+def test_methods_side_by_side(page):
+    press(page, "text=Methods side by side")
+    expect(page.locator(".methods article").first).to_be_visible()
+    assert "compare=1" in page.url
+    assert findings(page) == []
+    assert fits(page)
+
+
+def test_the_keyboard_alone_is_enough(page):
+    page.locator("#s-beam").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(re.compile("beam=7"))
+    page.locator("#query .cell").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#cell")).to_contain_text("Row 2, column 2")
+    page.keyboard.press("Enter")
+    expect(page.locator("#cell .choice").first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".mode")).to_contain_text("Your own swaps")
+    expect(page.locator("#s-beam")).to_be_disabled()

@@ -1,0 +1,155 @@
+"""Pages, parts of them, pictures and files, over HTTP."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from PIL import Image
+
+from partswap import Counterfactual
+from partswap.apps.explorer.view import View
+from partswap.search import METHODS
+
+
+def shot(side: int = 300, form: str = "PNG") -> bytes:
+    from partswap import aviary
+
+    out = io.BytesIO()
+    aviary.draw(3, 77).image.resize((side, side)).save(out, form)
+    return out.getvalue()
+
+
+def test_the_page_shows_a_counterfactual_at_once(site, client):
+    text = client.get("/").text
+    view = site.room.settled(View())
+    cf = site.room.solve(view)
+    assert text.count('<li>\n<span class="number') == len(cf)
+    assert site.room.name(cf.target) in text
+    assert f'data-value="{cf.probability}"' in text
+    assert 'id="choose"' in text
+    # Nothing but our own address is named.
+    assert not re.search(r"(src|href|action)=\"(https?:)?//", text)
+
+
+def test_a_part_of_the_page_for_a_slider(site, client):
+    view = site.room.settled(View())
+    found = client.get("/view", params={"i": view.image, "t": view.target, "lam": "1", "beam": "2"}).json()
+    assert found["query"] == view.with_(lam=1.0, beam=2).query()
+    assert "<html" not in found["html"]
+    assert client.get(f"/?{found['query']}").status_code == 200
+
+
+def test_a_cell_and_own_swaps(site, client):
+    view = site.room.settled(View())
+    text = client.get(f"/cell?{view.query()}&cell=24").text
+    links = re.findall(r'data-go href="/\?([^"]+)"', text)
+    assert len(links) >= 7
+    made = client.get("/view?" + links[0].replace("&amp;", "&")).json()
+    assert "Your own swaps" in made["html"]
+    assert "Undo" in made["html"]
+    assert client.get(f"/cell?{view.query()}&cell=49").status_code == 422
+    assert client.get(f"/cell?{view.query()}&cell=x").status_code == 422
+
+
+def test_methods_side_by_side(site, client):
+    view = site.room.settled(View())
+    text = client.get(f"/compare?{view.query()}").text
+    for name in METHODS.names():
+        assert METHODS.get(name).title in text
+
+
+def test_files_to_download(site, client):
+    view = site.room.settled(View())
+    response = client.get(f"/counterfactual.json?{view.query()}")
+    assert "attachment" in response.headers["content-disposition"]
+    assert Counterfactual.from_dict(response.json()).edits == site.room.solve(view).edits
+    response = client.get(f"/counterfactual.png?{view.query()}")
+    assert min(Image.open(io.BytesIO(response.content)).size) > 200
+
+
+@pytest.mark.parametrize("change", [{}, {"lam": 1.0, "tau": 0.05, "beam": 2, "distractors": 2}, {"method": "paper"}])
+def test_the_python_makes_the_same_edits(site, client, config, monkeypatch, change, capsys):
+    monkeypatch.setenv("PARTSWAP_CACHE", str(config.cache))
+    view = site.room.settled(View()).with_(**change)
+    code = client.get(f"/python?{view.query()}").text
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert names["cf"].edits == site.room.solve(view).edits
+    assert "Counterfactual:" in capsys.readouterr().out
+    own = view.with_(swaps=((3, 5), (9, 60)))
+    names = {}
+    exec(client.get(f"/python?{own.query()}").text, names)
+    assert names["cf"].edits == site.room.solve(own).edits
+
+
+def test_an_image_of_ones_own(site, client):
+    response = client.post("/upload", content=shot(), headers={"content-type": "application/octet-stream"})
+    name = response.json()["u"]
+    page = client.get(f"/?u={name}")
+    assert page.status_code == 200
+    assert f"/i/{site.version}/{name}.jpg" in page.text
+    assert client.get(f"/i/{site.version}/{name}.jpg").headers["content-type"] == "image/jpeg"
+    assert client.get(f"/counterfactual.png?u={name}").status_code == 200
+    assert 'explainer.encode(["your-image.jpg"])' in client.get(f"/python?u={name}").text
+
+
+def test_pictures_and_the_gallery(site, client):
+    for kind, side in (("i", 448), ("t", 160)):
+        response = client.get(f"/{kind}/{site.version}/0.jpg")
+        assert Image.open(io.BytesIO(response.content)).size == (side, side)
+        assert "immutable" in response.headers["cache-control"]
+    assert client.get(f"/i/{site.version}/100000.jpg").status_code == 404
+    assert client.get("/i/00000000/0.jpg").status_code == 404
+    text = client.get("/images").text
+    assert text.count("<li>") == 36
+    wrong = client.get("/images", params={"wrong": "1"}).text
+    assert wrong.count("model:") == wrong.count("<li>") <= int((~site.room.right).sum())
+    one = client.get("/images", params={"class": "2"}).text
+    assert one.count("<li>") == int((site.room.labels == 2).sum())
+    assert client.get("/images", params={"page": "x"}).status_code == 422
+
+
+def test_a_wish_that_cannot_be_met_is_explained(site, client):
+    said = site.room.solve(site.room.settled(View(image=0))).query_class
+    response = client.get(f"/?i=0&t={said}")
+    assert response.status_code == 422
+    assert "already says" in response.text
+    assert "already says" in json.loads(client.get(f"/view?i=0&t={said}").text)["error"]
+
+
+def test_the_pixel_check_is_hidden_where_there_is_none(site, client, monkeypatch):
+    explainer = type(site.room.explainer)
+    monkeypatch.delattr(explainer, "pixel_check", raising=False)
+    assert 'name="pixel"' not in client.get("/").text
+    assert client.get("/pixel").status_code == 422
+
+
+def test_a_pixel_check_is_shown_where_there_is_one(site, client, monkeypatch):
+    from dataclasses import dataclass, field
+    from typing import Any
+
+    @dataclass
+    class Check:
+        before: float = 0.04
+        after: float = 0.81
+        predicted: int = 1
+        flipped: bool = True
+
+    @dataclass
+    class Checked:
+        of: Any
+        pixel: Check = field(default_factory=Check)
+
+        def composite(self):
+            return self.of.pictures.query
+
+    explainer = type(site.room.explainer)
+    monkeypatch.setattr(explainer, "pixel_check", lambda self, cf: Checked(cf), raising=False)
+    monkeypatch.setattr(Counterfactual, "composite", lambda self: None, raising=False)
+    assert 'name="pixel"' in client.get("/").text
+    text = client.get("/pixel").text
+    assert "81 %" in text
+    assert client.get("/composite.png").headers["content-type"] == "image/png"
