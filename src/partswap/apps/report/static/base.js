@@ -30,7 +30,9 @@ function address(number) {
   if (!addresses.has(number)) {
     const shard = Math.floor(number / data.shard);
     if (!shards.has(shard)) shards.set(shard, JSON.parse(document.getElementById(`images-${shard}`).textContent));
-    const bytes = Uint8Array.from(atob(shards.get(shard)[number % data.shard]), (letter) => letter.charCodeAt(0));
+    const letters = atob(shards.get(shard)[number % data.shard]);
+    const bytes = new Uint8Array(letters.length);
+    for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k); // far faster than Uint8Array.from
     addresses.set(number, URL.createObjectURL(new Blob([bytes], { type: "image/jpeg" })));
   }
   return addresses.get(number);

@@ -121,7 +121,7 @@ function family(group, pairs, state, act) {
     return s("g", { class: "class", onclick: () => act(group.pairs.some((pair) => pair.to === k) ? { to: classes[k], from: "" } : { from: classes[k], to: "" }) },
       s("title", {}, classes[k]),
       s("rect", { x, y: y - 11, width: COLUMN - GAP, height: 22, rx: 7 }),
-      s("text", { x: x + (COLUMN - GAP) / 2, y: y + 4, "text-anchor": "middle" }, clipped(classes[k], 21)));
+      s("text", { x: x + (COLUMN - GAP) / 2, y: y + 4, "text-anchor": "middle" }, clipped(classes[k], 20)));
   });
   return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, arrows, names);
 }
