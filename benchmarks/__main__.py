@@ -154,12 +154,17 @@ def explorer_table(rows: list[dict[str, Any]]) -> list[str]:
     lines += [
         "`python -m benchmarks.explorer MODEL... --data cub --path FOLDER`. Every position is a new one. The load is"
     ]
-    lines += ["that of the machine at the end: above 2, others took part of its two cores.", ""]
-    lines += ["| model | moves | median, ms | p95, ms | server's processor time, median, ms | p95, ms | load |"]
-    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+    lines += [
+        "anywhere from the usual settings after a pause. The load is that of the machine at the end: above 2, others"
+    ]
+    lines += ["took part of its two cores.", ""]
+    lines += [
+        "| model | threads | pause, ms | moves | median, ms | p95, ms | processor time, median, ms | p95, ms | load |"
+    ]
+    lines += ["|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for r in rows:
         times = " | ".join(f"{r[key][part]:.0f}" for key in ("shown_ms", "server_cpu_ms") for part in ("median", "p95"))
-        lines += [f"| {r['model']} | {r['moves']} | {times} | {r['load']:.1f} |"]
+        lines += [f"| {r['model']} | {r['threads']} | {r['pause_ms']:.0f} | {r['moves']} | {times} | {r['load']:.1f} |"]
     return [*lines, ""]
 
 

@@ -2,7 +2,8 @@
 
 Chromium opens the explorer on a classifier, moves its sliders and waits each time until the new picture is painted. The
 features are in the cache before; an image is looked at for a first time before its sliders are moved, as people do.
-Every position is a new one, so no finished counterfactual is looked up. Beside the wall time stands the time the server
+Somebody looks for `--pause` milliseconds before each move, in which the explorer finds what it can of the
+next positions; with 0 it has no such time. Beside the wall time stands the time the server
 computed (processor seconds of its process): on a machine that does other things too, that is what says more.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 
@@ -41,10 +43,14 @@ MOVE = """([name, value]) => new Promise((done) => {
   slider.value = value;
   slider.dispatchEvent(new Event('input', { bubbles: true }));
 })"""
+RESET = """() => new Promise((done) => {
+  document.addEventListener('shown', done, { once: true });
+  document.querySelector('#reset').click();
+})"""
 console = Console()
 
 
-def measure(config: RunConfig, images: int, moves: int, seed: int = 0) -> dict[str, Any]:
+def measure(config: RunConfig, images: int, moves: int, pause: float, seed: int = 0) -> dict[str, Any]:
     """Return the times of one classifier: of all moves, and of each slider's."""
     bench = open_workbench(config)
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=20).first(images, seed=seed).tasks
@@ -59,11 +65,11 @@ def measure(config: RunConfig, images: int, moves: int, seed: int = 0) -> dict[s
             for _ in range(moves):
                 name = rng.choice(list(MOVES))
                 # From the usual settings: one slider is moved at a time, as far as one likes.
-                page.evaluate("document.querySelector('#reset').click()")
-                page.wait_for_function("document.querySelector('#result').getAttribute('aria-busy') === 'false'")
+                page.evaluate(RESET)
+                page.wait_for_timeout(pause)
                 rows.append({"slider": name, **_move(page, name, rng.choice(MOVES[name]))})
         browser.close()
-    return {"model": Path(config.model).name, "images": len(tasks), **_summary(rows)}
+    return {"model": Path(config.model).name, "images": len(tasks), **_summary(rows, pause)}
 
 
 def _move(page: Page, name: str, value: float) -> dict[str, float]:
@@ -72,7 +78,7 @@ def _move(page: Page, name: str, value: float) -> dict[str, float]:
     return {"ms": shown, "round_ms": 1000 * (time.perf_counter() - wall), "cpu_ms": 1000 * (time.process_time() - busy)}
 
 
-def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(rows: list[dict[str, Any]], pause: float) -> dict[str, Any]:
     def of(some: list[dict[str, Any]], key: str) -> dict[str, float]:
         times = sorted(row[key] for row in some)
         return {"median": median(times), "p95": times[min(len(times) - 1, int(0.95 * len(times)))]}
@@ -83,6 +89,8 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "shown_ms": of(rows, "ms"),
         "server_cpu_ms": of(rows, "cpu_ms"),
         "sliders": {name: {"moves": len(some), **of(some, "ms")} for name, some in sliders.items() if some},
+        "pause_ms": pause,
+        "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
     }
 
@@ -95,11 +103,12 @@ def main() -> None:
     parser.add_argument("--auxiliary", default="auto")
     parser.add_argument("--images", type=int, default=6)
     parser.add_argument("--moves", type=int, default=20, help="of sliders, per image")
+    parser.add_argument("--pause", type=float, default=1000, help="milliseconds somebody looks before the next move")
     given = parser.parse_args()
     rows = []
     for model in given.models:
         config = RunConfig(data=given.data, path=given.path, model=model, auxiliary=given.auxiliary)
-        rows.append(measure(config, given.images, given.moves))
+        rows.append(measure(config, given.images, given.moves, given.pause))
         console.print(rows[-1])
     (RESULTS / "explorer.json").write_text(json.dumps(rows, indent=1) + "\n")
     write_tables()

@@ -39,9 +39,9 @@ def _templates() -> jinja2.Environment:
 
 def _fine(probability: float) -> str:
     """Return a probability in percent with two digits that count: matches differ by little."""
-    if not 0.001 <= probability <= 0.995:
+    if not 0.0001 <= probability <= 0.995:
         return percent(probability)
-    return f"{100 * probability:.{1 if probability < 0.0995 else 0}f} %"
+    return f"{100 * probability:.{sum(probability < limit for limit in (0.00995, 0.0995))}f} %"
 
 
 def page(name: str, /, **values: Any) -> str:
@@ -226,7 +226,6 @@ def sliders(room: Room, view: View) -> list[dict[str, Any]]:
     method = METHODS.get(view.method)()
     most = len(room.drawn(view))
     one = method.distractors
-    own = view.swaps is not None
     known = [
         ("lam", "Same part counts", "lam", 0, 2, 0.05, view.lam, "How much a swap must be like for like."),
         (
@@ -256,7 +255,7 @@ def sliders(room: Room, view: View) -> list[dict[str, Any]]:
         {
             "name": name, "title": title, "setting": setting, "least": least, "most": high, "step": step,
             "value": f"{value:g}", "help": words,
-            "off": own or (one == 1 if name == "n" else not method.takes(setting)),
+            "off": (one == 1 if name == "n" else not method.takes(setting)),
         }
         for name, title, setting, least, high, step, value, words in known
     ]  # fmt: skip

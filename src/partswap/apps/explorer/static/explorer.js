@@ -6,7 +6,7 @@
   const tab = [...crypto.getRandomValues(new Uint8Array(9))].map((b) => b.toString(36)).join("");
   const USUAL = { m: "partswap", lam: "0.4", tau: "0", beam: "8", edits: "16" };
   const inFlight = {};
-  let query = new URLSearchParams(document.querySelector(".verdict").dataset.query).toString();
+  let query = document.querySelector(".verdict").dataset.query, wanted = new URLSearchParams(query);
   let quiet = 0, latest = 0;
 
   function say(text) {
@@ -35,14 +35,22 @@
     }
   }
 
-  function state() {
-    const told = new URLSearchParams();
-    for (const [name, value] of new FormData(form)) {
-      const slider = form.elements[name];
-      const most = name === "n" && value === slider.max;
-      if (USUAL[name] !== value && !most && value !== "on") told.set(name, value);
+  // Where the page is to go: what the address says, and what was changed since.
+  function set(name, value) {
+    const slider = form.querySelector(`input[type=range][name="${name}"]`);
+    const usual = value === null || USUAL[name] === value || (name === "n" && value === slider?.max);
+    if (usual) wanted.delete(name);
+    else wanted.set(name, value);
+  }
+
+  function lock() {
+    const own = wanted.has("s");
+    for (const slider of form.querySelectorAll("input[type=range]")) {
+      slider.disabled = own || slider.dataset.off === "1";
+      slider.closest(".slider").classList.toggle("off", slider.disabled);
     }
-    return told.toString();
+    form.elements.s.disabled = !own;
+    form.elements.s.value = wanted.get("s") ?? "";
   }
 
   function labels() {
@@ -54,7 +62,7 @@
     }
   }
 
-  async function show(wanted, how) {
+  async function show(how) {
     inFlight.cell?.abort();
     result.setAttribute("aria-busy", "true");
     const began = latest = performance.now();
@@ -69,12 +77,14 @@
     result.innerHTML = found.html;
     result.setAttribute("aria-busy", "false");
     query = found.query;
+    wanted = new URLSearchParams(query);
+    lock();
     const address = query ? `/?${query}` : "/";
     if (how === "push") history.pushState(null, "", address);
     else if (how === "replace") history.replaceState(null, "", address);
     $("json").href = `/counterfactual.json?${query}`;
     $("png").href = `/counterfactual.png?${query}`;
-    if (chosen !== undefined && form.elements.s.disabled === false) look(chosen);
+    if (chosen !== undefined && wanted.has("s")) look(chosen);
     requestAnimationFrame(() => requestAnimationFrame(() => {
       document.dispatchEvent(new CustomEvent("shown", { detail: performance.now() - began }));
     }));
@@ -95,23 +105,31 @@
   // -- sliders, methods, classes
   form.addEventListener("input", (event) => {
     labels();
-    if (event.target.type === "range") show(state(), "replace");
+    if (event.target.type !== "range") return;
+    set(event.target.name, event.target.value);
+    show("replace");
   });
   form.addEventListener("change", (event) => {
     const { name } = event.target;
-    if (name === "t") { form.elements.s.disabled = true; location.href = `/?${state()}`; }
-    if (name === "m") { form.elements.s.disabled = true; location.href = `/?${state()}`; }
-    if (name === "compare" || name === "pixel") {
-      query = state();
+    if (name === "t" || name === "m") {
+      set("s", null);
+      set(name, event.target.value);
+      location.href = `/?${wanted}`;
+    } else if (name === "compare" || name === "pixel") {
+      set(name, event.target.checked ? "1" : null);
+      query = wanted.toString();
       history.replaceState(null, "", `/?${query}`);
       extra(name);
     }
   });
-  form.addEventListener("submit", (event) => { event.preventDefault(); show(state(), "push"); });
+  form.addEventListener("submit", (event) => { event.preventDefault(); });
   $("reset").addEventListener("click", () => {
-    for (const slider of form.querySelectorAll("input[type=range]")) slider.value = USUAL[slider.name] ?? slider.max;
+    for (const slider of form.querySelectorAll("input[type=range]")) {
+      slider.value = USUAL[slider.name] ?? slider.max;
+      set(slider.name, slider.value);
+    }
     labels();
-    show(state(), "push");
+    show("push");
   });
 
   // -- cells: point at one to see its matches, choose one to swap it in
@@ -147,14 +165,10 @@
     go(link);
   });
   async function go(link) {
-    const wanted = new URL(link.href).searchParams;
-    const swaps = wanted.get("s"), mode = (swaps !== null) !== !form.elements.s.disabled;
-    form.elements.s.disabled = swaps === null;
-    form.elements.s.value = swaps ?? "";
+    wanted = new URL(link.href).searchParams;
     pinned = false;
-    const done = await show(wanted.toString(), "push");
-    if (done && mode) location.reload(); // other sliders count
-    else if (done) $("query").querySelector(`.cell[data-cell="${looked ?? 0}"]`)?.focus({ preventScroll: true });
+    const done = await show("push");
+    if (done) $("query").querySelector(`.cell[data-cell="${looked ?? 0}"]`)?.focus({ preventScroll: true });
   }
   result.addEventListener("keydown", (event) => {
     const cell = event.target.dataset?.cell;
@@ -194,8 +208,8 @@
   // -- choosing an image, or dropping one
   const chooser = $("chooser"), drop = $("drop");
   async function browse(page) {
-    const wanted = new URLSearchParams({ class: $("of").value, wrong: $("wrong").checked ? "1" : "", page });
-    const text = await ask("images", `/images?${wanted}`);
+    const filter = new URLSearchParams({ class: $("of").value, wrong: $("wrong").checked ? "1" : "", page });
+    const text = await ask("images", `/images?${filter}`);
     if (text !== null) { $("gallery").innerHTML = text; chooser.scrollTop = 0; }
   }
   async function upload(file) {
@@ -238,5 +252,6 @@
 
   window.addEventListener("popstate", () => location.reload());
   labels();
+  lock();
   extras();
 })();
