@@ -100,7 +100,10 @@ def write_tables() -> None:
         lines += ["## Time per edit against the number of distractors", "", "![time per edit](scaling.png)", ""]
     if rows := found.get("report"):
         lines += ["## A report of 1,000 explanations in Chromium, from disk", ""]
-        lines += ["`python -m benchmarks.report`: median (and worst) of five visits and 65 changes of a filter, in ms.", ""]
+        lines += [
+            "`python -m benchmarks.report`: median (and worst) of five visits and 65 changes of a filter, in ms.",
+            "",
+        ]
         lines += ["| report | MB | first paint | first cards | filter, script | filter, to the next frame |"]
         lines += ["|---|---:|---:|---:|---:|---:|"]
         lines += [

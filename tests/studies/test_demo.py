@@ -52,7 +52,9 @@ def test_the_report_needs_no_other_file(report):
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
     assert len(data["cases"]) == 20
-    assert sorted((e["case"], e["source"]) for e in data["explanations"]) == [(c, s) for c in range(20) for s in range(3)]
+    assert sorted((e["case"], e["source"]) for e in data["explanations"]) == [
+        (c, s) for c in range(20) for s in range(3)
+    ]
     pictures = re.findall(r'<script type="application/json" id="images-\d+">(.*?)</script>', page, re.S)
     assert sum(len(json.loads(shard)) for shard in pictures) == len(data["sizes"])
     assert all(edit[1] is not None for e in data["explanations"] for edit in e["edits"])

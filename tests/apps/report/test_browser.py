@@ -1,4 +1,4 @@
-"""The report's page in a real Chromium: desktop and phone, filters, the address, dark mode, screen readers, no network."""
+"""The report's page in a real Chromium: desktop and phone, filters, the address, dark mode, axe-core, no network."""
 
 from __future__ import annotations
 

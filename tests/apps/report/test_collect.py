@@ -115,8 +115,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(SettingError, match=r"thesis\.tex"):
         write_report(make_report(3), tmp_path)
+    (tmp_path / "page.html").mkdir()
     with pytest.raises(SettingError, match="is a folder"):
-        (tmp_path / "page.html").mkdir()
         write_report(make_report(3), tmp_path / "page.html")
 
 
