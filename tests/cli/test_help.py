@@ -85,7 +85,7 @@ def test_defaults_are_the_command_s_own(words, defaults):
 
 
 def test_a_shell_completes_commands_and_flags():
-    for words, expected in ((["partswap", "expl"], "explain"), (["partswap", "explain", "--max"], "--max-edits")):
+    for words, expected in ((["partswap", "expla"], "explain"), (["partswap", "explain", "--max"], "--max-edits")):
         asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
         result = CliRunner().invoke(app, prog_name="partswap", env={"_PARTSWAP_COMPLETE": "complete_bash", **asked})
         assert result.output.split() == [expected]

@@ -58,6 +58,29 @@ def test_nothing_is_computed_twice(kind):
     assert asked == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_fewer_distractors_share_what_is_known(kind):
+    plan, problem = posed(kind)
+    whole = replace(problem, remember=True)
+    method = METHODS.get("partswap")(screen=12, max_edits=3)
+    method.solve(plan, whole)
+    for count in (1, 3):
+        few = whole.narrowed(count, whole.about)
+        fresh = Problem.of(
+            problem.query,
+            problem.distractors[:count],
+            problem.target,
+            query_aux=problem.query_aux,
+            distractor_aux=problem.distractor_aux[:count],
+        )
+        mine, plain = method.solve(plan, few), method.solve(plan, fresh)
+        assert (mine.edits, mine.distractors) == (plain.edits, count)
+        assert [s.probability for s in mine.trace] == pytest.approx([s.probability for s in plain.trace], abs=1e-5)
+        assert few.evaluator(plan, method.memory_mb)._known is whole.evaluator(plan, method.memory_mb)._known
+        # And what the few find out does not confuse the many.
+        assert method.solve(plan, whole).edits == method.solve(plan, problem).edits
+
+
 def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
     monkeypatch.setattr(remembering, "KEPT_BYTES", 0)
     monkeypatch.setattr(remembering, "KEPT_LEAST", 2)

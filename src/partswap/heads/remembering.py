@@ -7,6 +7,7 @@ that were tried on it, is looked up.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -54,6 +55,12 @@ class RememberingEvaluator(SwapEvaluator):
         self._known: OrderedDict[Edits, Known] = OrderedDict()
         # Of every pair: two gains, a score, a flip.
         self._most = max(KEPT_LEAST, KEPT_BYTES // (13 * self.shape.cells * len(self.donors)))
+
+    def narrowed(self, donors: int) -> RememberingEvaluator:
+        """Return the evaluator of swaps with the first donors only; both remember what either finds out."""
+        made = copy.copy(self)
+        made.donors = self.donors[:donors]
+        return made
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Prepare grids given as cells ``(states, h*w, d)``, of which nothing is known."""
@@ -110,7 +117,7 @@ class RememberingEvaluator(SwapEvaluator):
             for k, kinds in zip(new, found, strict=True):
                 known[k].gains[target, leads] = kinds
         for one in known:
-            yield one.gains[target, leads]
+            yield [kind[:, : len(self.donors)] for kind in one.gains[target, leads]]
 
     def evaluate(
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True
@@ -146,7 +153,7 @@ class RememberingEvaluator(SwapEvaluator):
     def _scores(self, edits: Edits, target: int) -> tuple[Tensor, Tensor]:
         one = self._of(edits)
         if target not in one.scores:
-            unknown = self.donors.new_full((self.shape.cells, len(self.donors)), torch.nan)
+            unknown = self.donors.new_full((self.shape.cells, len(self.inner.donors)), torch.nan)
             one.scores[target] = unknown, torch.zeros_like(unknown, dtype=torch.bool)
         return one.scores[target]
 

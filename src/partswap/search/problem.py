@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -133,6 +133,21 @@ class Problem:
         if not self.remember:
             return found
         return self._evaluators.setdefault((head, memory_mb), RememberingEvaluator(found))
+
+    def narrowed(self, count: int, about: About) -> Problem:
+        """Return the problem with its first distractors only; what evaluators remember is shared between the two."""
+        cells = self.shape.cells * count
+        made = replace(
+            self,
+            distractors=self.distractors[:count],
+            distractor_aux=None if self.distractor_aux is None else self.distractor_aux[:count],
+            distractor_parts=None if self.distractor_parts is None else self.distractor_parts[:cells],
+            about=about,
+        )
+        for key, evaluator in self._evaluators.items():
+            if isinstance(evaluator, RememberingEvaluator):
+                made._evaluators[key] = evaluator.narrowed(cells)
+        return made
 
     @cached_property
     def _likenesses(self) -> dict[tuple[float, bool], Tensor]:

@@ -29,7 +29,7 @@ from partswap.search.settings import changed
 from partswap.target import choose_target
 
 #: Problems, found counterfactuals, and images that were encoded here, that are kept.
-PROBLEMS, RESULTS, ENCODED = 6, 400, 24
+PROBLEMS, RESULTS, ENCODED = 4, 400, 24
 #: Memory of an evaluator; as in the library, so that results are the same.
 MEMORY_MB = 1024
 
@@ -82,7 +82,7 @@ class Room:
     pulse: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self._problems: Kept[Problem] = Kept(PROBLEMS)
+        self._problems: Kept[dict[int, Problem]] = Kept(PROBLEMS)
         self._results: Kept[Counterfactual] = Kept(RESULTS)
         self._encoded: Kept[Encoded] = Kept(ENCODED)
         self.features = self.bench.encodings
@@ -179,28 +179,35 @@ class Room:
 
     def problem(self, view: View) -> Problem:
         """Return the problem of a view: whatever the other sliders say, it is the same one."""
-        key = view.key, view.target, self.count(view)
-        problem = self._problems.get(key, lambda: self._pose(view))
+        count, drawn = self.count(view), self.drawn(view)
+        # With fewer distractors it is a part of the problem with all of them, which knows most of what is asked.
+        family = self._problems.get((view.key, view.target), lambda: {len(drawn): self._pose(view, drawn)})
+        whole = family[len(drawn)]
+        self._watched(whole)
+        if count not in family:
+            family[count] = whole.narrowed(count, self._told(view, drawn[:count]))
+        return self._watched(family[count])
+
+    def _watched(self, problem: Problem) -> Problem:
         evaluator = problem.evaluator(self.explainer.plan, MEMORY_MB)
         assert isinstance(evaluator, RememberingEvaluator)
         evaluator.pulse = lambda: self.pulse()
         return problem
 
-    def _pose(self, view: View) -> Problem:
-        assert view.target is not None
-        query, drawn = self.query(view).encoded, self.drawn(view)[: self.count(view)]
-        others = self.features.select(drawn)
-        device = self.explainer.device
-        query, others = query.to(device), others.to(device)
-        cut = self.explainer.cut
+    def _told(self, view: View, drawn: Sequence[int]) -> About:
         told = {
-            "query": query.names[0],
+            "query": self.query(view).name,
             "distractors": [self.data.image_name(k) for k in drawn],
             "model": self.explainer.model_name,
-            "layer": cut.layer,
-            "auxiliary": query.auxiliary,
+            "layer": self.explainer.cut.layer,
+            "auxiliary": self.features.auxiliary,
         }
-        about = About(told, self.explainer.class_names or (), None)
+        return About(told, self.explainer.class_names or (), None)
+
+    def _pose(self, view: View, drawn: Sequence[int]) -> Problem:
+        assert view.target is not None
+        device = self.explainer.device
+        query, others = self.query(view).encoded.to(device), self.features.select(drawn).to(device)
         return Problem.of(
             query.cut_grids,
             others.grids,
@@ -208,7 +215,7 @@ class Room:
             query_aux=None if query.aux is None else query.aux[0],
             distractor_aux=others.aux,
             aux_widths=others.widths,
-            about=about,
+            about=self._told(view, drawn),
             remember=True,
         )
 
@@ -221,17 +228,14 @@ class Room:
         return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
 
     def nearby(self, view: View) -> Iterator[View]:
-        """Yield where the sliders may be moved next, near positions first, taking turns among the sliders.
-
-        In turns because a number of distractors is a problem of its own: the view's own stays among those kept.
-        """
+        """Yield where the sliders may be moved next, in turns; far positions cost most, so they come early."""
         if view.swaps is not None:
             return
         made, there = METHODS.get(view.method)(), len(self.drawn(view))
-        lam = _around(round(view.lam * 20), range(41), (1, -1, 2, -2, 4, -4, 8, -8, 12, 16, 24))
+        lam = _around(round(view.lam * 20), range(41), (-4, 8, 2, -8, 20, -2, 32, 1, -1, 14, 4))
         tau = [k for k in (10, 5, 20, 15, 25, 30, 3) if k != round((view.tau or 0) * 100)]
-        beam = _around(view.beam, range(1, MOST_BEAM + 1), (-1, 1, -2, 2, -4, 4, -7, 8))
-        count = _around(min(view.distractors, there), range(1, there + 1), (-1, 1, -2, -5, -10, -15))
+        beam = _around(view.beam, range(1, MOST_BEAM + 1), (8, -4, -7, 4, -2, -1, 1, 2))
+        count = _around(min(view.distractors, there), range(1, there + 1), (-10, -15, -5, -2, -1, 1))
         edits = range(1, 8)
         turns = (
             [view.with_(lam=k / 20) for k in lam] if made.takes("lam") else [],
