@@ -151,9 +151,7 @@ def explorer_table(rows: list[dict[str, Any]]) -> list[str]:
     if not rows:
         return []
     lines = ["## The explorer: from slider to picture, 20 distractors, cached features, in Chromium", ""]
-    lines += [
-        "`python -m benchmarks.explorer MODEL... --data cub --path FOLDER`. Every position is a new one. The load is"
-    ]
+    lines += ["`python -m benchmarks.explorer MODEL... --data cub --path FOLDER`. A slider is moved"]
     lines += [
         "anywhere from the usual settings after a pause. The load is that of the machine at the end: above 2, others"
     ]

@@ -18,7 +18,6 @@ from partswap.errors import (
     SettingError,
     ShapeError,
 )
-from partswap.search import find
 from partswap.search.beam import BeamSearch, Path, first_of_each_set
 from partswap.search.candidates import Candidates, same_label
 from partswap.search.prefilter import prefilter
@@ -260,7 +259,7 @@ def test_a_set_that_does_not_flip_in_another_order_is_returned_as_it_was_found(p
 
 def test_cosines_that_nobody_asks_for_are_not_computed(problem, monkeypatch):
     expected = edits(find_counterfactual(**problem, lam=0))
-    monkeypatch.setattr(find, "cosines", None)
+    monkeypatch.setattr("partswap.search.problem.cosines", None)
     assert edits(find_counterfactual(**problem, lam=0)) == expected
     with pytest.raises(ShapeError, match="distractor_aux has shape"):
         find_counterfactual(**{**problem, "distractor_aux": torch.zeros(3, 6, 7, 7)}, lam=0)

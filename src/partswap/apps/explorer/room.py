@@ -30,6 +30,8 @@ from partswap.target import choose_target
 
 #: Problems, found counterfactuals, and images that were encoded here, that are kept.
 PROBLEMS, RESULTS, ENCODED = 4, 400, 24
+#: Probability of the second guess that makes a good first example: a few swaps, not one.
+DOUBT = 0.06
 #: Memory of an evaluator; as in the library, so that results are the same.
 MEMORY_MB = 1024
 
@@ -102,14 +104,14 @@ class Room:
 
     @cached_property
     def first(self) -> int:
-        """The image shown to those who did not choose one: of those the model gets right, one that was a close call."""
+        """The image shown to those who did not choose one: right, and neither a toss-up nor beyond doubt."""
         logits = self.features.logits.float().clone()
         best = logits.softmax(1).topk(2, 1)
         counts = {k: len(found) for k, found in self.donors_of.items()}
         enough = min(MOST_DISTRACTORS // 2, max(counts.values(), default=0))
         usable = torch.tensor([counts.get(int(k), 0) >= enough for k in best.indices[:, 1]])
-        closeness = best.values[:, 1].masked_fill(~(torch.from_numpy(self.right) & usable), -1)
-        return int(closeness.argmax())
+        far = (best.values[:, 1] - DOUBT).abs().masked_fill(~(torch.from_numpy(self.right) & usable), 2)
+        return int(far.argmin())
 
     def name(self, index: int) -> str:
         """Return the name of a class as people read it."""
