@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 from PIL import Image
 
 from partswap.apps.report import Report
 from partswap.apps.report.model import Shown, Source
-from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.data.on_grid import CellFacts
 from partswap.grid import GridShape
 from partswap.metrics import Evidence, score_all
@@ -18,6 +18,12 @@ from partswap.words import Words
 GRID = GridShape(4, 4)
 CLASSES = ("finch", "tern", "gull", "jay")
 PARTS = ("beak", "tail", "wing")
+
+
+def with_extras(cf: Counterfactual) -> Counterfactual:
+    """Return an explanation with words and a pixel check."""
+    words = Words("Its tail would have to be <b>red</b>.", None, ("tail",), ("tail",), (), (), 0.5, 0.1)
+    return replace(cf, words=words, pixel=PixelCheck(before=0.05, after=0.61, predicted=1, flipped=True))
 
 
 def explanation(number: int, *, edits: int, flipped: bool = True, classes: tuple[str, ...] = CLASSES) -> Counterfactual:
@@ -59,10 +65,6 @@ def make_report(
                 pixels = noise.integers(0, 255, (8, 8, 3), np.uint8)
                 image = Image.fromarray(pixels).resize((64, 64), Image.Resampling.NEAREST)
                 pictures.append(report.thumbnails.add((number, role), image))
-            if number == 0:
-                words = Words("Its tail would have to be <b>red</b>.", None, ("tail",), ("tail",), (), (), 0.5, 0.1)
-                object.__setattr__(cf, "words", words)
-                object.__setattr__(cf, "pixels", SimpleNamespace(before=0.05, after=0.61, predicted=1, flipped=True))
-            case = report.case(number, f"photos/{number:04d}.jpg")
-            report.add(place, case, cf, evidence, Shown(pictures[0], pictures[1:]))
+            case, shown = report.case(number, f"photos/{number:04d}.jpg"), Shown(pictures[0], pictures[1:])
+            report.add(place, case, with_extras(cf) if number == 0 else cf, evidence, shown)
     return report

@@ -120,36 +120,13 @@ def test_a_wish_that_cannot_be_met_is_explained(site, client):
     assert "already says" in json.loads(client.get(f"/view?i=0&t={said}").text)["error"]
 
 
-def test_the_pixel_check_is_hidden_where_there_is_none(site, client, monkeypatch):
-    explainer = type(site.room.explainer)
-    monkeypatch.delattr(explainer, "pixel_check", raising=False)
-    assert 'name="pixel"' not in client.get("/").text
-    assert client.get("/pixel").status_code == 422
-
-
-def test_a_pixel_check_is_shown_where_there_is_one(site, client, monkeypatch):
-    from dataclasses import dataclass, field
-    from typing import Any
-
-    @dataclass
-    class Check:
-        before: float = 0.04
-        after: float = 0.81
-        predicted: int = 1
-        flipped: bool = True
-
-    @dataclass
-    class Checked:
-        of: Any
-        pixel: Check = field(default_factory=Check)
-
-        def composite(self):
-            return self.of.pictures.query
-
-    explainer = type(site.room.explainer)
-    monkeypatch.setattr(explainer, "pixel_check", lambda self, cf: Checked(cf), raising=False)
-    monkeypatch.setattr(Counterfactual, "composite", lambda self: None, raising=False)
+def test_the_pixel_check_is_what_the_explainer_says(site, client):
     assert 'name="pixel"' in client.get("/").text
-    text = client.get("/pixel").text
-    assert "81 %" in text
-    assert client.get("/composite.png").headers["content-type"] == "image/png"
+    view = site.room.settled(View(image=0))
+    checked = site.room.explainer.pixel_check(site.room.pictured(view, site.room.solve(view)))
+    text = client.get(f"/pixel?{view.query()}").text
+    assert ("it flips in pixels" in text) == checked.pixel.flipped
+    assert site.room.name(checked.pixel.predicted) in text
+    shown = client.get(f"/composite.png?{view.query()}")
+    assert shown.headers["content-type"] == "image/png"
+    assert Image.open(io.BytesIO(shown.content)).tobytes() == checked.composite().tobytes()

@@ -1,25 +1,19 @@
-"""The pixel check: what the whole network says of the query with the regions pasted in, where the explainer has it."""
+"""The pixel check: what the whole network says of the query with the regions pasted in."""
 
 from __future__ import annotations
 
 import io
-from typing import Any
 
 from partswap.apps.explorer.pages import page
 from partswap.apps.explorer.room import Room
 from partswap.apps.explorer.view import View
 from partswap.counterfactual import Counterfactual
-from partswap.errors import SettingError
-
-
-def can_check_pixels(room: Room) -> bool:
-    """Tell whether the explainer has a pixel check."""
-    return hasattr(room.explainer, "pixel_check") and hasattr(Counterfactual, "composite")
 
 
 def pixel_html(room: Room, view: View) -> str:
     """Return what the network says of the composite, and where that is."""
     checked = _checked(room, view).pixel
+    assert checked is not None
     return page("pixel", check=checked, said=room.name(checked.predicted), query=view.query())
 
 
@@ -30,8 +24,5 @@ def composite_png(room: Room, view: View) -> bytes:
     return out.getvalue()
 
 
-def _checked(room: Room, view: View) -> Any:
-    explainer: Any = room.explainer
-    if not can_check_pixels(room):
-        raise SettingError("this version has no pixel check.", "Install a newer partswap.")
-    return explainer.pixel_check(room.pictured(view, room.solve(view)))
+def _checked(room: Room, view: View) -> Counterfactual:
+    return room.explainer.pixel_check(room.pictured(view, room.solve(view)))

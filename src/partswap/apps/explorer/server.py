@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from partswap.apps.explorer import gallery, pages
 from partswap.apps.explorer.cells import matches_of
 from partswap.apps.explorer.desk import BusyError, Desk, OutdatedError
-from partswap.apps.explorer.pixels import can_check_pixels, composite_png, pixel_html
+from partswap.apps.explorer.pixels import composite_png, pixel_html
 from partswap.apps.explorer.python_code import python_of
 from partswap.apps.explorer.room import Kept, Room
 from partswap.apps.explorer.uploads import LARGEST_BYTES, Uploads
@@ -188,7 +188,6 @@ def _page(site: Site, view: View) -> str:
         classes=[(k, room.name(k)) for k in sorted(set(room.labels.tolist()), key=room.name)],
         about=_about(room),
         notes=room.explainer.notes,
-        pixels=can_check_pixels(room),
         hidden={"i": view.image, "u": view.upload, "t": view.target},
         own="" if view.swaps is None else "-".join(f"{i}.{j}" for i, j in view.swaps),
         side=pages.SIDE,

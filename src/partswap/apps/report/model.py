@@ -115,8 +115,7 @@ class Report:
 
     def _checked(self, cf: Counterfactual) -> dict[str, Any] | None:
         """Return the pixel check of an explanation: what the whole network says of the pasted image."""
-        # A check is false where the decision does not flip: only None means that there was none.
-        found = next((check for name in ("pixel", "pixels") if (check := getattr(cf, name, None)) is not None), None)
+        found = cf.pixel
         if found is None:
             return None
         said = self.classes.number(cf.class_name(found.predicted))
