@@ -126,7 +126,7 @@ class Problem:
 
     def evaluator(self, head: nn.Module | HeadPlan, memory_mb: float) -> SwapEvaluator:
         """Return the evaluator of swaps; of a problem that remembers, always the same one."""
-        if (head, memory_mb) in self._evaluators:
+        if self.remember and (head, memory_mb) in self._evaluators:
             return self._evaluators[head, memory_mb]
         plan = head if isinstance(head, HeadPlan) else HeadPlan(head, self.shape)
         found = plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
