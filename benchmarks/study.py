@@ -22,9 +22,10 @@ from PIL import Image
 
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
-from partswap.apps.study.render import SIDE, Album, highlighted
+from partswap.apps.study.render import SIDE, Album
 from partswap.apps.study.server import open_site
 from partswap.apps.study.simulate import Guesser, Manner, crowd
+from partswap.composite import highlighted
 
 PEOPLE, THINK, PORT = 200, 2.0, 8765
 RESULTS = Path(__file__).with_name("results")
