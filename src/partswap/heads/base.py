@@ -16,6 +16,7 @@ from partswap.cut.mirror import EvalModule
 from partswap.errors import MemoryBudgetError, NonFiniteError
 from partswap.grid import GridShape, to_cells
 from partswap.heads.costs import Run
+from partswap.heads.products import multiply
 
 Cost = TypeVar("Cost", int, float)
 
@@ -118,7 +119,7 @@ class SwapEvaluator(ABC):
     def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
         """Yield for every state what each swap would change to first order, ``(h*w, n*h*w)``, as in `gradients`."""
         for cells, *kinds in zip(prepared.cells, *self.gradients(prepared, target, leads=leads), strict=True):
-            yield [g @ self.donors.T - (g * cells).sum(1, keepdim=True) for g in kinds]
+            yield [multiply(g, self.donors.T) - (g * cells).sum(1, keepdim=True) for g in kinds]
 
     def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int, leads: bool) -> list[Tensor]:
         """Return the gradients of `function` (to logits) at some points, both kinds from one forward pass."""

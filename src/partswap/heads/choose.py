@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from partswap.cut.mirror import mirror
 from partswap.cut.network import Head
@@ -18,6 +18,7 @@ from partswap.heads.costs import module_macs
 from partswap.heads.dense import DenseEvaluator
 from partswap.heads.flattened import FirstLayer, FlattenedEvaluator, first_layer
 from partswap.heads.pooled import PooledEvaluator
+from partswap.heads.products import quickened
 from partswap.heads.structure import Structure, understand
 from partswap.heads.tokens import trimmed
 
@@ -57,6 +58,8 @@ class HeadPlan:
             self._read = first_layer(self._read, grid.cells)
         if self._read is None:
             self.head = trimmed(self.head)
+            if isinstance(self.head, fx.GraphModule):
+                self.head = quickened(self.head)
         if dtype != torch.float32:  # the search works in float32, the head in what it was made for
             self.head, self._faithful = Casting(self.head, dtype), Casting(self._faithful, dtype)
             if isinstance(self._read, FirstLayer):

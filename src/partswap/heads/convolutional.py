@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
+from partswap.heads.products import multiply
 from partswap.heads.structure import Add, Conv, Operation, Pointwise, Structure
 
 #: Candidates are worked on in blocks of about this many bytes, so that they stay near the processor.
@@ -88,12 +89,12 @@ class ConvolutionalEvaluator(SwapEvaluator):
         if isinstance(operation, Add):
             return x + values[operation.other]
         if operation.reach == 0:
-            return x @ operation.weight[0, 0] + operation.bias
+            return multiply(x, operation.weight[0, 0], operation.bias)
         # One product over all nine neighbours: a convolution would first bring weights and values into another layout.
         (h, w), padded = self.shape, F.pad(x.view(len(x), *self.shape, -1), (0, 0, 1, 1, 1, 1))
         neighbours = [padded[:, 2 - down : 2 - down + h, 2 - right : 2 - right + w] for down, right in _OFFSETS]
         flat = torch.cat(neighbours, 3).view(-1, 9 * x.shape[2])
-        return torch.addmm(operation.bias, flat, operation.weight.view(flat.shape[1], -1)).view(*x.shape[:2], -1)
+        return multiply(flat, operation.weight.view(flat.shape[1], -1), operation.bias).view(*x.shape[:2], -1)
 
     def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
         """Go back through the tail, then through the operations, whose values are known: nothing is run again."""
@@ -124,9 +125,9 @@ class ConvolutionalEvaluator(SwapEvaluator):
     def _conv_back(self, operation: Conv, out: Tensor) -> Tensor:
         weight = operation.weight
         if operation.reach == 0:
-            return out @ weight[0, 0].T
+            return multiply(out, weight[0, 0].T)
         (h, w), d = self.shape, weight.shape[2]
-        parts = (out.reshape(-1, out.shape[-1]) @ weight.view(9 * d, -1).T).view(-1, h, w, 9, d)
+        parts = multiply(out.reshape(-1, out.shape[-1]), weight.view(9 * d, -1).T).view(-1, h, w, 9, d)
         padded = parts.new_zeros(len(parts), h + 2, w + 2, d)
         for number, (down, right) in enumerate(_OFFSETS):
             padded[:, 2 - down : 2 - down + h, 2 - right : 2 - right + w] += parts[:, :, :, number]
@@ -233,7 +234,7 @@ class _Windows:
         if isinstance(operation, Add):
             return self._add(operation, values)
         if operation.reach == 0:
-            return torch.addmm(operation.bias, x, operation.weight[0, 0])
+            return multiply(x, operation.weight[0, 0], operation.bias)
         reach = self.evaluator.reach
         pack, grown = self.pack(reach[operation.source]), self.pack(reach[number])
         change, out = self._change(operation.source, x, pack), self._unedited(number, grown)
@@ -242,7 +243,7 @@ class _Windows:
             inside = (cell >= 0).nonzero().flatten()
             rows = change if len(inside) == len(change) else change[inside]
             felt = grown.row[pack.candidate[inside] * self.evaluator.shape.cells + cell[inside]]
-            out.index_add_(0, felt, rows @ weight)
+            out.index_add_(0, felt, multiply(rows, weight))
         return out
 
     def _add(self, operation: Add, values: dict[int, Tensor]) -> Tensor:

@@ -11,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from partswap.heads.products import quick_operation
+
 #: A module, or what calls one: from rows to rows.
 Run = Callable[[Tensor], Any]
 
@@ -40,7 +42,7 @@ class _CountFlops(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        count = flop_registry.get(func._overloadpacket)
+        count = _flops_of_product if func is quick_operation() else flop_registry.get(func._overloadpacket)
         if count is None:
             with self:  # in inference mode operations arrive whole
                 out = func.decompose(*args, **kwargs)
@@ -48,6 +50,10 @@ class _CountFlops(TorchDispatchMode):
         out = func(*args, **kwargs)
         self.total += count(*args, **kwargs, out_val=out)
         return out
+
+
+def _flops_of_product(rows: Tensor, matrix: Tensor, *_: Any, out_val: Tensor) -> int:
+    return 2 * out_val.numel() * rows.shape[-1]
 
 
 def activation_bytes(run: Run, row: Tensor) -> int:

@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 
 from partswap.heads.base import Prepared, SwapEvaluator
 from partswap.heads.costs import activation_bytes, module_macs
+from partswap.heads.products import multiply, quickened
 from partswap.heads.structure import Structure
 
 #: All contributions are computed at once if they take no more multiply-adds than this, about what a few edits take.
@@ -68,7 +69,7 @@ def first_layer(structure: Structure, cells: int) -> FirstLayer | None:
     for other in nodes:
         if other not in copies and other not in before:
             copies[other] = graph.node_copy(other, copies.__getitem__)
-    return FirstLayer(weight, per_cell, bias, fx.GraphModule(tail, graph).eval())
+    return FirstLayer(weight, per_cell, bias, quickened(fx.GraphModule(tail, graph).eval()))
 
 
 def _laid_out(weight: Tensor, rows: int = 16) -> Tensor:
@@ -179,7 +180,7 @@ class FlattenedEvaluator(SwapEvaluator):
         if not self._has_table:
             return torch.full((self._pairs,), -1, device=self.donors.device)
         for kept, weight in zip(self._kept.split(len(self.donors)), self.layer.per_cell, strict=True):
-            torch.mm(self.donors, weight, out=kept)
+            kept.copy_(multiply(self.donors, weight))
         return torch.arange(self._pairs, device=self.donors.device)
 
     def _contributions(self, i: Tensor, j: Tensor) -> Tensor:
@@ -215,7 +216,7 @@ def _weighted_rows(matrix: Tensor, weights: Tensor, most: int = 1) -> Tensor:
     `most` says how many times as many rows as there are may be read one by one.
     """
     if int(weights.count_nonzero()) > most * len(matrix):
-        return torch.mm(weights, matrix)
+        return multiply(weights, matrix)
     bag, row = weights.nonzero(as_tuple=True)
     starts = torch.searchsorted(bag, torch.arange(len(weights), device=bag.device))
     return F.embedding_bag(row, matrix, starts, mode="sum", per_sample_weights=weights[bag, row])

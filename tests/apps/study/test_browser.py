@@ -7,30 +7,13 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect
 
+from devices import DESKTOP, PHONE
 from partswap.apps.study.admin import set_password
 from partswap.apps.study.server import Site, open_site
 from partswap.apps.study.serving import served
 from study_files import make_study
-
-# A step that fades in has little contrast for a moment.
-STILL = {"reduced_motion": "reduce"}
-DESKTOP = {"viewport": {"width": 1280, "height": 800}, **STILL}
-PHONE = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}
-PHONE |= STILL
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -1,0 +1,74 @@
+"""Matrix products by the quicker of the two libraries that torch brings along.
+
+Torch multiplies matrices with MKL, which is slow on processors that Intel did not make: a head takes twice as long
+there as it need. oneDNN, which torch has for convolutions, multiplies as exactly (in float32), as fast on all of them.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partswap.cut.mirror import mirror
+
+#: A product of fewer multiply-adds is over before the other library has begun.
+WORTHWHILE = 2**19
+
+
+def multiply(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``rows @ matrix + bias``, ``(..., k)`` times ``(k, n)``."""
+    if _worthwhile(rows, matrix, matrix.shape[1]):
+        found: Tensor = quick_operation()(rows, matrix.T, bias, "none", [], "")
+        return found
+    return rows @ matrix if bias is None else rows @ matrix + bias
+
+
+class QuickLinear(nn.Linear):
+    """A linear layer that multiplies as `multiply` does."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Run the layer."""
+        if not _worthwhile(input, self.weight, self.out_features):
+            return F.linear(input, self.weight, self.bias)
+        found: Tensor = quick_operation()(input, self.weight, self.bias, "none", [], "")
+        return found
+
+
+def quickened(module: nn.Module) -> nn.Module:
+    """Return a module whose linear layers are quick, around the same weights; the module itself stays as it is."""
+    if quick_operation() is None or not any(type(layer) is nn.Linear for layer in module.modules()):
+        return module
+    twin = mirror(module, in_place=True)
+    for layer in twin.modules():
+        if type(layer) is nn.Linear:  # a class of its own may do something else
+            layer.__class__ = QuickLinear
+    return twin
+
+
+@cache
+def quick_operation() -> Any:
+    """Return oneDNN's product (rows, matrix transposed, bias, and what may follow), None where MKL is as good."""
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()) or _is_intel():
+        return None
+    found = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    return None if found is None else found.default
+
+
+def _worthwhile(rows: Tensor, matrix: Tensor, columns: int) -> bool:
+    if rows.numel() * columns < WORTHWHILE or not (rows.device.type == matrix.device.type == "cpu"):
+        return False
+    # It knows no gradients.
+    wanted = torch.is_grad_enabled() and (rows.requires_grad or matrix.requires_grad)
+    return not wanted and rows.dtype == matrix.dtype == torch.float32 and quick_operation() is not None
+
+
+def _is_intel() -> bool:
+    told = Path("/proc/cpuinfo")
+    about = told.read_text(errors="replace") if told.exists() else platform.processor()
+    return "GenuineIntel" in about
