@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from partswap.counterfactual import About, Counterfactual, Frame, Pictures
+from partswap.counterfactual import About, Counterfactual, Pictures
 from partswap.data.base import Dataset
 from partswap.errors import ClassIndexError, CutError, NoDistractorsError, SettingError, ShapeError
-from partswap.features import Encoded
+from partswap.features import Encoded, prepared
 from partswap.heads import HeadPlan
-from partswap.images import ImageLike, image_of, list_images, name_of, read_image
+from partswap.images import ImageLike, list_images, name_of
 from partswap.language.speaker import Speaker, annotated_parts, open_speaker
 from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, build_auxiliary
 from partswap.models.checkpoints import Classifier
@@ -326,7 +326,7 @@ class Explainer:
         sources = list_images(images)
         if not sources:
             raise NoDistractorsError("there are no images.", "Pass at least one.")
-        inputs, pictures, frames = zip(*(self._prepared(image) for image in sources), strict=True)
+        inputs, pictures, frames = zip(*(prepared(image, self.preprocess) for image in sources), strict=True)
         batches = stacked(inputs).split(self.batch_size)
         found, logits = [], []
         track = self.track if len(inputs) > self.batch_size else no_progress
@@ -367,24 +367,6 @@ class Explainer:
         encoded = self.encode(image if isinstance(image, Encoded) else [image])
         best = encoded.logits[0].float().softmax(0).topk(min(count, self.cut.classes))
         return [(self.name(int(k)), float(p)) for k, p in zip(best.indices, best.values, strict=True)]
-
-    def _prepared(self, source: ImageLike) -> tuple[Tensor, Any, Frame | None]:
-        """Return a model's input, the picture of it, and which part of the image that is."""
-        inside = image_of(source)
-        if isinstance(inside, Tensor) and inside.dtype != torch.uint8:
-            tensor, picture = self.preprocess(inside)
-            if tuple(tensor.shape[1:]) != self.preprocess.shape:
-                raise ShapeError(
-                    f"an image tensor has shape {tuple(tensor.shape)}, the model was cut for {self.preprocess.shape}.",
-                    "Pass images of that size, or tell the explainer another: preprocess=Preprocess(...).",
-                )
-            return tensor, picture, None
-        image = read_image(inside)
-        try:
-            frame = Frame(image.size, self.preprocess.box(image.size))
-        except SettingError:  # it warps the image: what the model sees is known, where it comes from is not
-            frame = None
-        return (*self.preprocess(image), frame)
 
     def check_familiar(self, grids: Tensor | None) -> None:
         """Note, once, if auxiliary grids ``(n, e, h, w)`` are unlike those that a trained auxiliary learned from."""

@@ -24,8 +24,9 @@ from torch import Tensor
 from partswap.counterfactual import Frame
 from partswap.cut.network import Cut
 from partswap.cut.trunk import Trunk
-from partswap.errors import NonFiniteError
+from partswap.errors import NonFiniteError, SettingError, ShapeError
 from partswap.grid import Grids, GridShape, resize_grid
+from partswap.images import ImageLike, image_of, read_image
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.blend import COMPONENTS, Blend, some_cells
 from partswap.models.fingerprint import model_fingerprint
@@ -107,6 +108,25 @@ def _opened(arrays: Mapping[str, NDArray[Any] | Mapped], names: Sequence[str], a
             n: torch.from_numpy(a.open() if isinstance(a, Mapped) else a) for n, a in arrays.items()
         }
     return Encoded(**opened, names=names, auxiliary=auxiliary, files=files)
+
+
+def prepared(source: ImageLike, preprocess: Preprocess) -> tuple[Tensor, Any, Frame | None]:
+    """Return a model's input, the picture of it, and which part of the image that is."""
+    inside = image_of(source)
+    if isinstance(inside, Tensor) and inside.dtype != torch.uint8:
+        tensor, picture = preprocess(inside)
+        if tuple(tensor.shape[1:]) != preprocess.shape:
+            raise ShapeError(
+                f"an image tensor has shape {tuple(tensor.shape)}, the model was cut for {preprocess.shape}.",
+                "Pass images of that size, or tell the explainer another: preprocess=Preprocess(...).",
+            )
+        return tensor, picture, None
+    image = read_image(inside)
+    try:
+        frame = Frame(image.size, preprocess.box(image.size))
+    except SettingError:  # it warps the image: what the model sees is known, where it comes from is not
+        frame = None
+    return (*preprocess(image), frame)
 
 
 class Images(Protocol):
