@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import trees
 from partswap import Counterfactual, Explainer
+from partswap.apps.report import collect_runs
 from partswap.cli.main import app
 from partswap.data.attribute_table import read_attributes
 from partswap.data.base import Attributes, Meaning, open_dataset
@@ -19,6 +20,8 @@ from partswap.language.vocabulary import vocabulary
 from partswap.models.auxiliaries import AuxiliaryChoice, load_auxiliary
 from partswap.models.open import open_classifier
 from partswap.runs.config import RunConfig
+from partswap.runs.folder import read_run
+from partswap.runs.run import run
 from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.runs.workbench import open_workbench
 from partswap.studies.naming import Judge
@@ -218,6 +221,25 @@ def test_annotated_parts_are_put_into_words(words, birds, folder):
         assert verdict.located in (True, False)
 
 
+def test_a_report_says_the_explanations_of_a_run_in_words(words, folder, tmp_path):
+    config = RunConfig(data="aviary", options={"per_class": 3}, model="aviary:resnet", layer="layer4", queries=6,
+                       auxiliary="aviary", distractors=3, cache=folder / "cache", out=tmp_path / "run")  # fmt: skip
+    run(config)
+    page = tmp_path / "page"
+    told = CliRunner().invoke(app, ["report", str(config.out), "--words", str(folder / "words"), "--out", str(page)])
+    assert told.exit_code == 0, told.output
+    found = collect_runs([config.out], words=folder / "words").explanations
+    bench = open_workbench(config)
+    judge = Judge(bench, bench.explainer.speaker(folder / "words"))
+    expected = [judge.verdict(*both).words for both in read_run(config.out).explained("partswap").values()]
+    assert [one["words"] for one in found] == [{"text": w.sentence, "stated": bool(w.stated)} for w in expected]
+    assert any(one["words"]["stated"] for one in found)
+    assert "words" not in collect_runs([config.out]).explanations[0]
+    run(config.with_(model="aviary:vgg", layer=None, out=tmp_path / "other"))
+    with pytest.raises(SettingError, match="from another classifier"):
+        collect_runs([tmp_path / "other"], words=folder / "words")
+
+
 def test_explain_says_it_in_words(words, birds, folder, tmp_path):
     explainer = Explainer("aviary:resnet", "layer4", auxiliary="aviary")
     query, donors = birds[1][1], [birds[1][40 * k] for k in range(3)]  # an ember-crowned finch, and plain ones
@@ -307,12 +329,12 @@ def test_clusters_are_named_on_the_command_line(tmp_path):
 def test_words_on_the_command_line(birds, tmp_path, folder):
     """A detector, words, an explanation in words: the whole way a user goes."""
     data = ["--data", "aviary", "--option", "per_class=3", "--cache", str(folder / "cache"), "--precision", "float32"]
-    run = CliRunner()
+    runner = CliRunner()
     parts, words = tmp_path / "parts", tmp_path / "words"
     train = ["train", "parts", *data, "--arch", "aviary:resnet", "--layer", "layer4", "--freeze", "layer4.0"]
-    made = run.invoke(app, [*train, "--views", "1", "--epochs", "4", "--lr", "0.05", "--out", str(parts)])
+    made = runner.invoke(app, [*train, "--views", "1", "--epochs", "4", "--lr", "0.05", "--out", str(parts)])
     assert made.exit_code == 0, made.output
-    made = run.invoke(
+    made = runner.invoke(
         app, ["train", "words", *data, "--model", "aviary:resnet", "--parts", str(parts), "--out", str(words)]
     )
     assert made.exit_code == 0, made.output
@@ -320,7 +342,7 @@ def test_words_on_the_command_line(birds, tmp_path, folder):
     for k in (1, 0, 40, 80):
         birds[1].image(k).save(tmp_path / f"{k}.png")
     images = [str(tmp_path / f"{k}.png") for k in (1, 0, 40, 80)]
-    told = run.invoke(
+    told = runner.invoke(
         app, ["explain", *images, "--model", "aviary:resnet", "--words", str(words), "--save", str(tmp_path / "w.json")]
     )
     assert told.exit_code == 0, told.output

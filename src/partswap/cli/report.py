@@ -15,11 +15,14 @@ def report(
     out: Annotated[
         Path, typer.Option(help="A folder (pictures as files, page index.html), or one file that ends in .html.")
     ] = Path("out/report.html"),
+    words: Annotated[
+        Path | None, typer.Option(help="Say explanations in words, too: the folder that partswap train words made.")
+    ] = None,
     title: Annotated[str, typer.Option(help="Of the page; names data and model by default.")] = "",
 ) -> None:
     """Write a page about one or several runs: metrics, confusions, and all explanations to filter and sort."""
     from partswap.apps.report import collect_runs, write_report
     from partswap.progress import bars
 
-    page = write_report(collect_runs(runs, title=title, track=bars), out)
+    page = write_report(collect_runs(runs, title=title, words=words, track=bars), out)
     say(f"report: {page}")

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from partswap.counterfactual import Counterfactual
 from partswap.data.base import Attributes
@@ -32,23 +34,40 @@ class Verdict:
     by_any_chance: float  #: a random attribute is
 
 
-class Judge:
+class Teller:
+    """Puts the counterfactuals of a run into words."""
+
+    def __init__(self, bench: Workbench, speaker: Speaker) -> None:
+        explainer = bench.explainer
+        speaker.check(explainer.cut, explainer.model, explainer.class_names)
+        self.bench, self.speaker = bench, speaker
+        self._parts = parts_of_images(bench, speaker)
+
+    def seen(self, task: Task, cf: Counterfactual) -> tuple[Tensor, CellParts]:
+        """Return the grids of query and distractors, ``(1 + n, d, h, w)``, and what their cells show."""
+        images = [task.query, *task.distractors[: cf.distractors]]
+        query, *donors = (self._parts(image) for image in images)
+        return self.bench.encodings.grids[images].float(), CellParts(query, donors, self.speaker.reader is None)
+
+    def words(self, task: Task, cf: Counterfactual) -> Words:
+        """Return the words of a counterfactual."""
+        grids, parts = self.seen(task, cf)
+        return self.speaker.words(cf, grids[0], grids[1:], parts)
+
+
+class Judge(Teller):
     """Holds words against the attributes of a data set's classes."""
 
     def __init__(self, bench: Workbench, speaker: Speaker) -> None:
-        self.bench, self.speaker = bench, speaker
+        super().__init__(bench, speaker)
         attributes = bench.data.attributes()
         assert attributes is not None  # the words were learned from it
         self.has = _presence(attributes, speaker)
-        self._parts = parts_of_images(bench, speaker)
 
     def verdict(self, task: Task, cf: Counterfactual) -> Verdict:
         """Return how the words of a counterfactual stand; cut it to its first edit to judge that alone."""
         bench, speaker = self.bench, self.speaker
-        donors = task.distractors[: cf.distractors]
-        grids = bench.encodings.grids[[task.query, *donors]].float()
-        parts = self._parts(task.query), [self._parts(k) for k in donors]
-        told = CellParts(*parts, annotated=speaker.reader is None)
+        grids, told = self.seen(task, cf)
         words = speaker.words(cf, grids[0], grids[1:], told)
         before = grids[0].double().mean((1, 2)).numpy()
         union = frozenset(p for edit in cf.edits for side in shown_by(edit, told, cf.grid.cells) for p in side)
@@ -113,8 +132,6 @@ def parts_of_images(bench: Workbench, speaker: Speaker) -> Callable[[int], list[
 
     def read(image: int) -> list[Shown]:
         if image not in known:
-            import torch
-
             known[image] = reader.read(torch.from_numpy(np.array(grids[image : image + 1])), grid)[0]
         return known[image]
 

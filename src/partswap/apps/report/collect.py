@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
+from partswap.language.speaker import open_speaker
 from partswap.metrics import Evidence, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
 from partswap.pictures import used_distractors
 from partswap.progress import Track, no_progress, step
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import Facts, Task
+from partswap.runs.workbench import open_workbench
 from partswap.search import METHODS
 from partswap.store import read_json
+from partswap.studies.naming import Teller
 
 Explained = dict[int, tuple[Task, Counterfactual]]
 NOTHING = CellFacts(None, None, None)
@@ -54,7 +58,9 @@ class Seen(Facts):
         return found
 
 
-def collect_runs(folders: Sequence[str | Path], *, title: str = "", track: Track = no_progress) -> Report:
+def collect_runs(
+    folders: Sequence[str | Path], *, title: str = "", words: str | Path | None = None, track: Track = no_progress
+) -> Report:
     """Return what runs found, explanations of the same image side by side.
 
     Parameters
@@ -63,6 +69,8 @@ def collect_runs(folders: Sequence[str | Path], *, title: str = "", track: Track
         What ``partswap run`` wrote, finished or not. A run without any explanation is an error.
     title : str
         Of the page; by default it names data and model.
+    words : path, optional
+        What ``partswap train words`` made for the classifier: explanations are put into words, too.
     track : Track
         Shows progress.
     """
@@ -87,11 +95,14 @@ def collect_runs(folders: Sequence[str | Path], *, title: str = "", track: Track
         seen = Seen(report, run, opened[fingerprint])
         seen = looked.setdefault((*seen.kind, seen.grid), seen)  # what one run looked at the next need not read
         scores = _scores(run, methods, seen, track)
+        teller = None if words is None else _teller(run, seen.data, words, track)
         with track(f"pictures of {labels[number]}", sum(map(len, methods.values()))) as advance:
             for method, explained in methods.items():
                 label = labels[number] if len(runs) > 1 else ""
                 report.sources.append(Source(titles[number, method], label, method, seen.grid, scores[method]))
                 for task, cf in explained.values():
+                    if teller is not None:
+                        cf = replace(cf, words=teller.words(task, cf))
                     _add(report, fingerprint, seen, task, cf)
                     advance(1)
     return report
@@ -106,6 +117,12 @@ def _explanations(run: Run) -> dict[str, Explained]:
             "Run the command that began it again: it goes on where it was.",
         )
     return {method: explained for method, explained in found.items() if explained}
+
+
+def _teller(run: Run, data: Dataset, words: str | Path, track: Track) -> Teller:
+    """Return what puts the explanations of a run into words; the features are those of the run, from the cache."""
+    bench = open_workbench(run.config.with_(auxiliary=None), track)
+    return Teller(replace(bench, data=data, layer=run.record["layer"]), open_speaker(words))
 
 
 def _unfinished(run: Run, found: Mapping[str, Explained]) -> list[str]:

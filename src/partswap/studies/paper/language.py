@@ -26,7 +26,6 @@ def language(lab: Lab) -> Result:
     if lab.words is None:
         raise SettingError("the table of words needs attribute classifiers.", "Name their folder with {words}.")
     bench, speaker = lab.bench, open_speaker(lab.words)
-    speaker.check(bench.explainer.cut, bench.explainer.model, bench.explainer.class_names)
     judge = Judge(bench, speaker)
     rows: list[list[Cell]] = []
     found: dict[str, list[Verdict]] = {}
