@@ -2,9 +2,9 @@
 
 Chromium opens the explorer on a classifier, moves its sliders and waits each time until the new picture is painted. The
 features are in the cache before; an image is looked at for a first time before its sliders are moved, as people do.
-Somebody looks for `--pause` milliseconds before each move, in which the explorer finds what it can of the
-next positions; with 0 it has no such time. Beside the wall time stands the time the server
-computed (processor seconds of its process): on a machine that does other things too, that is what says more.
+Before each move somebody looks for half of `--pause` milliseconds, then puts the hand on a slider; in that time the
+explorer finds what it can of the next positions. With 0 it has no such time. Beside the wall time stands the time the
+server computed (processor seconds of its process): on a machine that does other things too, that is what says more.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def measure(config: RunConfig, images: int, moves: int, pause: float, seed: int 
                 name = rng.choice(list(MOVES))
                 # From the usual settings: one slider is moved at a time, as far as one likes.
                 page.evaluate(RESET)
-                page.wait_for_timeout(pause)
+                page.wait_for_timeout(pause / 2)
+                page.hover(f"#s-{name}")
+                page.wait_for_timeout(pause / 2)
                 rows.append({"slider": name, **_move(page, name, rng.choice(MOVES[name]))})
         browser.close()
     return {"model": Path(config.model).name, "images": len(tasks), **_summary(rows, pause)}
@@ -103,7 +105,7 @@ def main() -> None:
     parser.add_argument("--auxiliary", default="auto")
     parser.add_argument("--images", type=int, default=6)
     parser.add_argument("--moves", type=int, default=20, help="of sliders, per image")
-    parser.add_argument("--pause", type=float, default=1000, help="milliseconds somebody looks before the next move")
+    parser.add_argument("--pause", type=float, default=1000, help="milliseconds before the next move")
     given = parser.parse_args()
     rows = []
     for model in given.models:

@@ -119,6 +119,17 @@ def test_slide_share_and_reload(page, site, base):
     other.close()
 
 
+def test_the_explorer_is_told_which_slider_the_hand_is_on(page):
+    with page.expect_response(re.compile(r"/hint\?.*slider=lam$")) as told:
+        page.focus("#s-lam")  # by keyboard, or touched; a mouse need not even press
+    assert told.value.status == 204
+    if not page.context.touch:
+        with page.expect_response(re.compile(r"slider=beam$")):
+            page.hover("#s-beam")
+    with page.expect_response(re.compile(r"lam=1\.5&slider=")):  # and again from where it was moved to
+        slide(page, "lam", "1.5")
+
+
 def test_only_the_latest_position_is_shown(page, site):
     """Positions that were passed on the way are dropped, and the last one is what one sees."""
     page.evaluate(

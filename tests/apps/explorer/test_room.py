@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,7 +12,7 @@ from partswap.apps.explorer.cells import matches_of
 from partswap.apps.explorer.desk import BusyError, Desk, OutdatedError
 from partswap.apps.explorer.room import PROBLEMS, Kept
 from partswap.apps.explorer.view import View
-from partswap.errors import ClassIndexError, ImageError
+from partswap.errors import ClassIndexError, ImageError, PartswapError
 from partswap.search.follow import follow
 from partswap.search.problem import Problem
 
@@ -183,6 +184,42 @@ def test_spare_time_is_used_and_given_up_at_once():
     assert asyncio.run(scenario()) == 7
     assert done == ["short"]
     desk.close()
+
+
+def test_other_spare_work_takes_the_place_of_what_is_under_way():
+    desk, done = Desk(), []
+    reached, over = threading.Event(), threading.Event()
+
+    def long() -> None:
+        reached.set()
+        for _ in range(1000):
+            desk.pulse()
+            threading.Event().wait(0.01)
+        done.append("long")
+
+    def hopeless() -> Iterator[Callable[[], None]]:
+        raise PartswapError("there is no such view.")
+        yield long
+
+    desk.spare([long])
+    assert reached.wait(10)
+    desk.spare(hopeless())
+    desk.spare([lambda: done.append("short"), over.set])
+    assert over.wait(10)
+    assert done == ["short"]
+    desk.close()
+
+
+def test_where_the_hand_is_tells_what_comes_first(site):
+    room = site.room
+    view = room.settled(View())
+    near = list(room.nearby(view))
+    for slider, field in (("lam", "lam"), ("tau", "tau"), ("n", "distractors"), ("edits", "edits"), ("beam", "beam")):
+        first = list(room.nearby(view, slider))
+        assert set(first) == set(near)
+        moved = [getattr(one, field) != getattr(view, field) for one in first]
+        assert moved == sorted(moved, reverse=True)
+        assert any(moved)
 
 
 def test_next_positions_are_near_and_possible(site):

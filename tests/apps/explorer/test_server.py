@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 
 import pytest
 from PIL import Image
@@ -40,6 +41,23 @@ def test_a_part_of_the_page_for_a_slider(site, client):
     assert found["query"] == view.with_(lam=1.0, beam=2).query()
     assert "<html" not in found["html"]
     assert client.get(f"/?{found['query']}").status_code == 200
+
+
+def test_a_hint_has_the_next_positions_of_a_slider_found(site, client, monkeypatch):
+    view, solved, enough = site.room.settled(View()), [], threading.Event()
+
+    def solve(near: View) -> None:
+        solved.append(near)
+        if len(solved) == 3:
+            enough.set()
+
+    monkeypatch.setattr(site.room, "solve", solve)
+    told = client.get("/hint", params={"i": view.image, "t": view.target, "slider": "n"})
+    assert (told.status_code, told.content) == (204, b"")
+    assert enough.wait(30)
+    assert solved[:3] == list(site.room.nearby(view, "n"))[:3] != list(site.room.nearby(view))[:3]
+    assert client.get("/hint?lam=much&slider=n").status_code == 422
+    assert client.get("/hint?slider=<b>").status_code == 204  # no such slider: all take turns
 
 
 def test_a_cell_and_own_swaps(site, client):

@@ -14,8 +14,8 @@ from partswap.errors import PartswapError
 Found = TypeVar("Found")
 #: Requests that may wait at once, and askers that are remembered.
 WAITING, ASKERS = 12, 256
-#: Seconds of quiet before something is done that nobody has asked for yet.
-QUIET = 0.25
+#: Seconds of quiet before something is done that nobody has asked for yet: a slider that is dragged asks more often.
+QUIET = 0.05
 
 
 class OutdatedError(PartswapError):
@@ -35,7 +35,7 @@ class Desk:
         self._latest: OrderedDict[str, int] = OrderedDict()
         self._count = 0
         self._lock = threading.Lock()
-        self._asked = threading.Event()
+        self._stop = threading.Event()  # ends what is done in spare time
         self._closed = False
         #: Called by long work now and then; raises `OutdatedError` if nobody waits for it any more.
         self.pulse: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class Desk:
             if self._waiting >= self._most:
                 raise BusyError("too many requests are waiting.", "Try again in a moment.")
             self._waiting += 1
-        self._asked.set()
+        self._stop.set()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, self._one, asker, ticket, work)
         finally:
@@ -70,25 +70,27 @@ class Desk:
         return work()
 
     def spare(self, works: Iterable[Callable[[], object]]) -> None:
-        """Do these, one after the other, while nobody asks for anything; the next request ends it."""
+        """Do these, one after the other, until somebody asks for something, or for other such work."""
         if self._closed:
             return
-        self._asked.clear()
-        self._worker.submit(self._spare, works)
+        self._stop.set()
+        self._stop = threading.Event()
+        self._worker.submit(self._spare, works, self._stop)
 
-    def _spare(self, works: Iterable[Callable[[], object]]) -> None:
+    def _spare(self, works: Iterable[Callable[[], object]], stop: threading.Event) -> None:
         def pulse() -> None:
-            if self._asked.is_set():
+            if stop.is_set():
                 raise OutdatedError("something was asked for.", "Nothing is to be done.")
 
-        if self._asked.wait(QUIET):
+        if stop.wait(QUIET):
             return
         self.pulse = pulse
-        for work in works:
+        coming = iter(works)
+        while True:
             try:
                 pulse()
-                work()
-            except OutdatedError:
+                next(coming)()
+            except (OutdatedError, StopIteration):
                 return
             except PartswapError:  # whoever asks for it will be told
                 continue
@@ -96,5 +98,5 @@ class Desk:
     def close(self) -> None:
         """Let the thread end."""
         self._closed = True
-        self._asked.set()
+        self._stop.set()
         self._worker.shutdown(wait=False, cancel_futures=True)

@@ -229,8 +229,11 @@ class Room:
         key = view.key, view.target, count, view.method, repr(method)
         return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
 
-    def nearby(self, view: View) -> Iterator[View]:
-        """Yield where the sliders may be moved next, in turns; far positions cost most, so they come early."""
+    def nearby(self, view: View, slider: str = "") -> Iterator[View]:
+        """Yield where the sliders may be moved next, far positions early: they cost most.
+
+        They come in turns; if it is known which slider the hand is on, that one's come first.
+        """
         if view.swaps is not None:
             return
         made, there = METHODS.get(view.method)(), len(self.drawn(view))
@@ -239,14 +242,15 @@ class Room:
         beam = _around(view.beam, range(1, MOST_BEAM + 1), (8, -4, -7, 4, -2, -1, 1, 2))
         count = _around(min(view.distractors, there), range(1, there + 1), (-10, -15, -5, -2, -1, 1))
         edits = range(1, 8)
-        turns = (
-            [view.with_(lam=k / 20) for k in lam] if made.takes("lam") else [],
-            [view.with_(beam=k) for k in beam] if made.takes("beam") else [],
-            [view.with_(distractors=k) for k in count] if made.distractors is None else [],
-            [view.with_(edits=k) for k in edits] if made.takes("max_edits") else [],
-            [view.with_(tau=k / 100) for k in tau] if made.takes("tau") else [],
-        )
-        for turn in zip_longest(*turns):
+        turns = {
+            "lam": [view.with_(lam=k / 20) for k in lam] if made.takes("lam") else [],
+            "beam": [view.with_(beam=k) for k in beam] if made.takes("beam") else [],
+            "n": [view.with_(distractors=k) for k in count] if made.distractors is None else [],
+            "edits": [view.with_(edits=k) for k in edits] if made.takes("max_edits") else [],
+            "tau": [view.with_(tau=k / 100) for k in tau] if made.takes("tau") else [],
+        }
+        yield from turns.pop(slider, [])
+        for turn in zip_longest(*turns.values()):
             yield from (one for one in turn if one is not None)
 
     def image(self, key: str) -> Image.Image:

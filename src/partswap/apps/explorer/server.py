@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -75,6 +75,10 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
             desk.spare(partial(room.solve, near) for near in room.nearby(wanted[0]))
         return found
 
+    def likely(view: View, slider: str) -> Iterator[Callable[[], Any]]:
+        for near in room.nearby(room.settled(view), slider):
+            yield partial(room.solve, near)
+
     @app.exception_handler(PartswapError)
     def problem(request: Request, error: PartswapError) -> Response:
         status = 409 if isinstance(error, OutdatedError) else 503 if isinstance(error, BusyError) else 422
@@ -93,6 +97,12 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
             return {"html": html, "query": view.query()}
 
         return JSONResponse(await asked(request, work, "view"))
+
+    @app.get("/hint")
+    async def hint(request: Request, slider: str = "") -> Response:
+        # The hand is on a slider: its next positions are found while nothing else is to be done.
+        desk.spare(likely(read_view(request.query_params), slider))
+        return Response(status_code=204)
 
     @app.get("/cell")
     async def cell(request: Request, cell: str = "") -> Response:

@@ -85,10 +85,11 @@
     $("json").href = `/counterfactual.json?${query}`;
     $("png").href = `/counterfactual.png?${query}`;
     if (chosen !== undefined && wanted.has("s")) look(chosen);
-    requestAnimationFrame(() => requestAnimationFrame(() => {
+    requestAnimationFrame(() => setTimeout(() => { // painted
       document.dispatchEvent(new CustomEvent("shown", { detail: performance.now() - began }));
     }));
     extras();
+    hint();
     return true;
   }
 
@@ -103,6 +104,18 @@
   function extras() { extra("pixel"); extra("compare"); }
 
   // -- sliders, methods, classes
+  // Where the hand is tells what is moved next: the explorer begins to look there.
+  let hand = null;
+  function hint() {
+    if (hand !== null && !wanted.has("s")) ask("hint", `/hint?${wanted}&slider=${hand}`);
+  }
+  for (const slider of form.querySelectorAll("input[type=range]")) {
+    const place = slider.closest(".slider");
+    for (const kind of ["pointerenter", "focusin"]) {
+      place.addEventListener(kind, () => { if (hand !== slider.name) { hand = slider.name; hint(); } });
+    }
+    place.addEventListener("pointerleave", () => { hand = null; });
+  }
   form.addEventListener("input", (event) => {
     labels();
     if (event.target.type !== "range") return;
