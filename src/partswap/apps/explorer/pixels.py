@@ -12,9 +12,10 @@ from partswap.counterfactual import Counterfactual
 
 def pixel_html(room: Room, view: View) -> str:
     """Return what the network says of the composite, and where that is."""
-    checked = _checked(room, view).pixel
-    assert checked is not None
-    return page("pixel", check=checked, said=room.name(checked.predicted), query=view.query())
+    cf = _checked(room, view)
+    assert cf.pixel is not None
+    named = {"said": room.name(cf.pixel.predicted), "target": room.name(cf.target)}
+    return page("pixel", check=cf.pixel, query=view.query(), **named)
 
 
 def composite_png(room: Room, view: View) -> bytes:
