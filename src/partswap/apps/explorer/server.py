@@ -29,6 +29,7 @@ from partswap.errors import PartswapError
 from partswap.runs.config import RunConfig
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
+from partswap.threads import release_threads
 
 #: Pictures never change while a server runs, and their address has its version in it.
 KEPT = "private, max-age=86400, immutable"
@@ -45,6 +46,8 @@ class Site:
         #: In the address of every picture: another server at this address has others.
         self.version = secrets.token_hex(4)
         self.pictures: Kept[bytes] = Kept(PICTURES)
+        # The features were computed here; from now on it is the desk that computes.
+        release_threads()
 
     def close(self) -> None:
         """Remove what was dropped and let the worker end."""
