@@ -10,9 +10,11 @@ from typer.testing import CliRunner
 from partswap.cli.main import app
 from partswap.data.base import open_dataset
 from partswap.errors import FileFormatError, SettingError
+from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.open import open_classifier
 from partswap.runs.config import RunConfig
 from partswap.studies.paper import temperature
+from partswap.studies.paper.auxiliary import picture_name
 from partswap.studies.paper.lab import TABLES, Lab
 from partswap.studies.tables import Measured, ResultTable
 from partswap.studies.tune import Point
@@ -83,6 +85,19 @@ def test_a_table_is_printed_and_saved(name, folder, monkeypatch):
         assert (folder / f"{figure}.svg").read_text().startswith("<?xml")
     # The paper's numbers are for other birds.
     assert not any("/" in word or word in ("318.8", "59.6") for row in rows[1:] for word in row[-1:])
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("aviary", "clusters-aviary"),
+        ("timm:resnet18@layer3+layer4", "clusters-timm-resnet18-layer3+layer4"),
+        ("../out/my aux", "clusters-..-out-my-aux"),
+        ("/somewhere/aux", "clusters-somewhere-aux"),
+    ],
+)
+def test_a_picture_of_clusters_is_a_file_here(told, name):
+    assert picture_name(AuxiliaryChoice.parse(told)).replace("--", "-") == name
 
 
 def test_a_table_about_the_semantic_term_needs_an_auxiliary(tmp_path):

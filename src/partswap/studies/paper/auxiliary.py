@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.studies.clustering import cluster_parts, draw_clusters
 from partswap.studies.paper.lab import TABLES, Lab, Result, cell
 from partswap.studies.tables import Cell, ResultTable
@@ -47,9 +50,8 @@ def auxiliary(lab: Lab) -> Result:
             for k in CLUSTERS:
                 clustered.append(cluster_parts(aux, facts, k, seed=lab.config.seed))
                 advance(1)
-        picture = "-".join(["clusters", choice.name.replace(":", "-"), *([choice.layer] if choice.layer else [])])
         preprocess, grid = bench.classifier.preprocess, bench.explainer.cut.grid
-        figures[picture] = draw_clusters(bench.data, preprocess, clustered[1], grid)
+        figures[picture_name(choice)] = draw_clusters(bench.data, preprocess, clustered[1], grid)
         label = choice.name + (f" ({choice.layer})" if choice.layer else "")
         row: list[Cell] = [label, ANNOTATIONS.get(choice.name, "none")]
         row += [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]
@@ -64,3 +66,9 @@ def auxiliary(lab: Lab) -> Result:
     if lab.comparable:
         note += " Last column: Same-KP / K=15, 50, 250 as published, VGG-16 on all 200 classes."
     return Result(ResultTable("Auxiliary models", [*columns, "paper (CUB-200)"], rows, note), figures)
+
+
+def picture_name(choice: AuxiliaryChoice) -> str:
+    """Return the name of the file of an auxiliary's clusters; a trained auxiliary is named by its folder."""
+    told = "-".join(["clusters", choice.name, *([choice.layer] if choice.layer else [])])
+    return re.sub(r"[^\w.+-]+", "-", told)
