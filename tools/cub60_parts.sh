@@ -11,12 +11,14 @@ export PARTSWAP_CACHE="$out/cache"
 
 "$partswap" train auxiliary --data cub --path "$cub" --out "$out/aux" \
     --start "imagenet_resnet50_v1=$weights/resnet50_v1_imagenet.safetensors,efficientnet_lite0=$weights/tf_efficientnet_lite0_imagenet.safetensors"
+cub() { # command...
+    "$partswap" "$@" --data cub --path "$cub" --auxiliary "$out/aux"
+}
 for model in resnet50 vgg16; do
-    run() { # folder flags...
-        folder=$1
-        shift
-        "$partswap" run --data cub --path "$cub" --model "$out/$model" --auxiliary "$out/aux" --out "$out/$folder" "$@"
-    }
-    run "parts-$model-ours" --method partswap
-    run "parts-$model-paper" --method paper --set keep=0.1
+    cub paper sota --model "$out/$model" --out "$out/parts-sota-$model"
+done
+cub paper auxiliary --model "$out/vgg16" --queries 200 --out "$out/parts-auxiliary"
+cub paper temperature --model "$out/vgg16" --queries 100 --out "$out/parts-temperature"
+for method in paper partswap; do
+    cub tune --model "$out/vgg16" --split train:validation --queries 40 --method "$method" --out "$out/parts-tune-$method"
 done
