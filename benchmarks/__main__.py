@@ -152,8 +152,8 @@ def explorer_table(rows: list[dict[str, Any]]) -> list[str]:
         return []
     lines = ["## The explorer: from slider to picture, 20 distractors, cached features, in Chromium", ""]
     lines += ["`python -m benchmarks.explorer MODEL... --data cub --path FOLDER`. A slider is moved"]
-    lines += ["anywhere from the usual settings after a pause, for half of which the hand is on it. The load is that of"]
-    lines += ["the machine at the end: above 2, others took part of its two cores.", ""]
+    lines += ["anywhere from the usual settings after a pause, for half of which the hand is on it. The load is"]
+    lines += ["that of the machine at the end: above 2, others took part of its two cores.", ""]
     lines += [
         "| model | threads | pause, ms | moves | median, ms | p95, ms | processor time, median, ms | p95, ms | load |"
     ]

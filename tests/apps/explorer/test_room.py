@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -165,16 +166,19 @@ def test_a_pile_of_requests_is_refused():
     desk.close()
 
 
+def long_work(desk: Desk, done: list[str], reached: threading.Event) -> None:
+    """Work for ten seconds, unless nobody waits for it."""
+    reached.set()
+    for _ in range(1000):
+        desk.pulse()
+        threading.Event().wait(0.01)
+    done.append("long")
+
+
 def test_spare_time_is_used_and_given_up_at_once():
     desk, done = Desk(), []
     reached = threading.Event()
-
-    def long() -> None:
-        reached.set()
-        for _ in range(1000):
-            desk.pulse()
-            threading.Event().wait(0.01)
-        done.append("long")
+    long = partial(long_work, desk, done, reached)
 
     async def scenario() -> int:
         desk.spare([lambda: done.append("short"), long, lambda: done.append("never")])
@@ -189,13 +193,7 @@ def test_spare_time_is_used_and_given_up_at_once():
 def test_other_spare_work_takes_the_place_of_what_is_under_way():
     desk, done = Desk(), []
     reached, over = threading.Event(), threading.Event()
-
-    def long() -> None:
-        reached.set()
-        for _ in range(1000):
-            desk.pulse()
-            threading.Event().wait(0.01)
-        done.append("long")
+    long = partial(long_work, desk, done, reached)
 
     def hopeless() -> Iterator[Callable[[], None]]:
         raise PartswapError("there is no such view.")
