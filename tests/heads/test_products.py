@@ -41,6 +41,24 @@ def test_products_are_those_of_torch(maker, shape, dtype, turned, biased):
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda m, n: torch.randn(n, m).T,
+        lambda m, n: torch.randn(m, 2 * n)[:, ::2],
+        lambda m, n: torch.randn(m + 1, n + 1)[1:, 1:],
+        lambda m, n: torch.randn(1, n).expand(m, n),
+    ],
+    ids=["turned", "every second", "cut out", "repeated"],
+)
+def test_memory_may_be_laid_out_in_any_way(maker, layout):
+    torch.manual_seed(0)
+    for rows, matrix in ((layout(64, 256), torch.randn(256, 96)), (torch.randn(64, 256), layout(256, 96))):
+        bias = torch.randn(192)[::2]
+        expected = rows.double() @ matrix.double() + bias.double()
+        torch.testing.assert_close(products.multiply(rows, matrix, bias).double(), expected, rtol=1e-5, atol=1e-4)
+
+
 def test_gradients_pass_through_a_product(maker):
     rows = torch.randn(64, 256, requires_grad=True)
     matrix = torch.randn(256, 96)
