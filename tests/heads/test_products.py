@@ -90,6 +90,14 @@ def test_what_a_quick_module_costs_is_counted(maker):
     assert activation_bytes(quick, row) <= activation_bytes(plain, row)
 
 
+def test_a_bias_may_be_part_of_something(maker):
+    module = nn.Sequential(nn.Linear(256, 512)).eval()
+    module[0].bias = nn.Parameter(torch.randn(1024)[::2])
+    x = torch.randn(64, 256)
+    with torch.no_grad():
+        torch.testing.assert_close(products.quickened(module)(x), module(x), rtol=1e-5, atol=1e-5)
+
+
 def test_a_layer_of_a_class_of_its_own_is_not_touched(maker):
     class Doubled(nn.Linear):
         def forward(self, x):

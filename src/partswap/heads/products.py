@@ -24,8 +24,7 @@ WORTHWHILE = 2**19
 def multiply(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``rows @ matrix + bias``, ``(..., k)`` times ``(k, n)``."""
     if _worthwhile(rows, matrix, matrix.shape[1]):
-        found: Tensor = quick_operation()(rows, matrix.T, bias, "none", [], "")
-        return found
+        return _quick(rows, matrix.T, bias)
     return rows @ matrix if bias is None else rows @ matrix + bias
 
 
@@ -36,8 +35,7 @@ class QuickLinear(nn.Linear):
         """Run the layer."""
         if not _worthwhile(input, self.weight, self.out_features):
             return F.linear(input, self.weight, self.bias)
-        found: Tensor = quick_operation()(input, self.weight, self.bias, "none", [], "")
-        return found
+        return _quick(input, self.weight, self.bias)
 
 
 def quickened(module: nn.Module) -> nn.Module:
@@ -58,6 +56,12 @@ def quick_operation() -> Any:
         return None
     found = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     return None if found is None else found.default
+
+
+def _quick(rows: Tensor, turned: Tensor, bias: Tensor | None) -> Tensor:
+    # It takes rows and matrix in any layout, and misreads a bias whose numbers do not stand side by side.
+    found: Tensor = quick_operation()(rows, turned, None if bias is None else bias.contiguous(), "none", [], "")
+    return found
 
 
 def _worthwhile(rows: Tensor, matrix: Tensor, columns: int) -> bool:
