@@ -84,7 +84,7 @@ def test_a_list_is_not_a_counterfactual_and_a_missing_file_is_named(tmp_path):
         Counterfactual.load(tmp_path / "a.json")
     with pytest.raises(FileFormatError, match=r"no file .*b.json"):
         Counterfactual.load(tmp_path / "b.json")
-    with pytest.raises(FileFormatError, match="directory"):
+    with pytest.raises(FileFormatError, match="is a folder"):
         Counterfactual.load(tmp_path)
 
 

@@ -414,6 +414,11 @@ class Counterfactual:
         try:
             path = Path(path)
             data = json.loads(path.read_text(encoding="utf-8"))
+        except IsADirectoryError as error:
+            raise FileFormatError(
+                f"{path} is a folder, not a counterfactual.",
+                "Name a JSON file that Counterfactual.save wrote; for a run: partswap report.",
+            ) from error
         except OSError as error:
             raise FileFormatError(f"there is no file {path} ({error.strerror}).", "Check the path.") from error
         except TypeError as error:

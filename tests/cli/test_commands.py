@@ -334,6 +334,7 @@ def test_every_method_that_has_a_setting_takes_it(tmp_path):
     ("words", "message"),
     [
         ("show {}/none.json", "there is no file"),
+        ("show {}", "is a folder, not a counterfactual"),
         ("show {}/[/x].json", "[/x].json"),
         ("explain a.jpg b.jpg --model resnet50", "resnet50 has no weights. Give --weights"),
         ("explain a.jpg {}/none --model aviary:vgg", "there is no image or folder"),

@@ -258,6 +258,8 @@ def test_urls_are_those_timm_and_torchvision_know():
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(UnknownNameError, match=r"no auxiliary called 'deepclustr'.*Did you mean 'deepcluster'"):
         load_auxiliary("deepclustr")
+    with pytest.raises(UnknownNameError, match=r"called 'resnext05'.*Did you mean .*'resnet50'.*the folder"):
+        load_auxiliary("resnext05")
     with pytest.raises(UnknownNameError, match="resnet18"):
         load_auxiliary("torchvision:resnet81")
 

@@ -14,7 +14,7 @@ from partswap.models.auxiliaries.learned import is_learned, load_learned
 from partswap.models.blend import up_to
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.zoo import load_model
+from partswap.models.zoo import load_model, model_names
 from partswap.preprocess import Preprocess
 
 
@@ -90,9 +90,12 @@ def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
     except UnknownNameError as error:
         if ":" in name:
             raise
+        known = dict.fromkeys((*AUXILIARIES, *model_names("torchvision"), *model_names("timm")))
+        all_of_them = (
+            f"Known: {', '.join(AUXILIARIES)}, any model of torchvision or timm, and the folder of a trained one."
+        )
         raise UnknownNameError(
-            f"there is no auxiliary called {name!r}.",
-            f"{suggest(name, AUXILIARIES) or error.fix} Known: {', '.join(AUXILIARIES)}, torchvision's and timm's.",
+            f"there is no auxiliary called {name!r}.", f"{suggest(name, known)} {others}".lstrip()
         ) from error
     return _made(name, model, preprocess_for(model), layer)
 
