@@ -91,9 +91,7 @@ def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
         if ":" in name:
             raise
         known = dict.fromkeys((*AUXILIARIES, *model_names("torchvision"), *model_names("timm")))
-        all_of_them = (
-            f"Known: {', '.join(AUXILIARIES)}, any model of torchvision or timm, and the folder of a trained one."
-        )
+        others = f"Known: {', '.join(AUXILIARIES)}, any model of torchvision or timm, and the folder of a trained one."
         raise UnknownNameError(
             f"there is no auxiliary called {name!r}.", f"{suggest(name, known)} {others}".lstrip()
         ) from error
