@@ -90,6 +90,15 @@ def test_what_a_quick_module_costs_is_counted(maker):
     assert activation_bytes(quick, row) <= activation_bytes(plain, row)
 
 
+def test_a_module_that_cannot_be_copied_stays_as_it_is(maker):
+    class Single(nn.Sequential):
+        def __deepcopy__(self, memo):
+            raise TypeError("there is only one")
+
+    module = Single(nn.Linear(256, 512)).eval()
+    assert products.quickened(module) is module
+
+
 def test_a_bias_may_be_part_of_something(maker):
     module = nn.Sequential(nn.Linear(256, 512)).eval()
     module[0].bias = nn.Parameter(torch.randn(1024)[::2])

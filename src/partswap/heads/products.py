@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from partswap.cut.mirror import mirror
+from partswap.errors import CutError
 
 #: A product of fewer multiply-adds is over before the other library has begun.
 WORTHWHILE = 2**19
@@ -42,7 +43,10 @@ def quickened(module: nn.Module) -> nn.Module:
     """Return a module whose linear layers are quick, around the same weights; the module itself stays as it is."""
     if quick_operation() is None or not any(type(layer) is nn.Linear for layer in module.modules()):
         return module
-    twin = mirror(module, in_place=True)
+    try:
+        twin = mirror(module, in_place=True)
+    except CutError:  # it cannot be copied, and gives the same numbers as it is
+        return module
     for layer in twin.modules():
         if type(layer) is nn.Linear:  # a class of its own may do something else
             layer.__class__ = QuickLinear
