@@ -95,7 +95,7 @@ def test_edits_that_do_not_fit_the_grid_are_refused():
 
 def test_it_prints_what_was_swapped():
     cf = Counterfactual(0, 1, GridShape(7, 7), 2, (Edit(8, 50, 1),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
-    assert "query (row 1, col 1) <- distractor 1 (row 0, col 1)" in str(cf)
+    assert "query (row 2, column 2) -> distractor 2 (row 1, column 2)" in str(cf)
     assert "class 0 -> class 1 in 1 edit" in str(cf)
 
 
@@ -108,7 +108,7 @@ def test_what_it_prints_fits_a_terminal():
     said = str(cf)
     assert all(len(line) <= 80 for line in said.splitlines())
     assert " ".join(said.split()).endswith(f"p = 0.90 the model now says {names[1]}")
-    assert "\n     p = 0.90" in said
+    assert "\n     column 7)   p = 0.90" in said
 
 
 def test_verify_confirms_the_truth_and_refuses_a_lie(problem):

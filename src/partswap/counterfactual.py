@@ -140,7 +140,7 @@ class Counterfactual:
     ... )
     >>> print(cf)
     Counterfactual: class 3 -> class 5 in 1 edit (target probability 0.10 -> 0.80)
-      1. query (row 1, col 3) <- distractor 1 (row 1, col 4)   p = 0.80
+      1. query (row 2, column 4) -> distractor 2 (row 2, column 5)   p = 0.80
          the model now says class 5
     """
 
@@ -205,10 +205,10 @@ class Counterfactual:
         return f"{self.method} without its semantic term (no auxiliary)" if missing else self.method
 
     def distractor_name(self, image: int) -> str:
-        """Return the file name of a distractor if it is known, its number otherwise."""
+        """Return the file name of a distractor if it is known, otherwise its number, counted from 1."""
         names = self.source.get("distractors", ())
         name = Path(names[image]).name if image < len(names) and names[image] else ""
-        return name if name and not name.isdecimal() else f"distractor {image}"
+        return name if name and not name.isdecimal() else f"distractor {image + 1}"
 
     def distractor_class(self, image: int) -> int:
         """Return what the model says of a distractor: the target, unless others were asked for."""
@@ -225,9 +225,9 @@ class Counterfactual:
         lines = [f"Counterfactual: {head} {outcome} (target probability {decimal(start)} -> {decimal(end)})"]
         said = self.before.predicted
         for number, (edit, step) in enumerate(zip(self.edits[:SHOWN], self.trace, strict=False), 1):
-            row, col = self.grid.row_col(edit.query_cell)
-            image, drow, dcol = self.grid.locate(edit.distractor_cell)
-            swap = f"query (row {row}, col {col}) <- {self.distractor_name(image)} (row {drow}, col {dcol})"
+            image, cell = divmod(edit.distractor_cell, self.grid.cells)
+            mine, theirs = self.grid.place(edit.query_cell), self.grid.place(cell)
+            swap = f"query ({mine}) -> {self.distractor_name(image)} ({theirs})"
             now = "" if step.predicted == said else f"   the model now says {self.class_name(step.predicted)}"
             lines.append(f"  {number}. {swap}   p = {decimal(step.probability)}{now}")
             said = step.predicted
@@ -321,10 +321,10 @@ class Counterfactual:
     def image(self, *, blur: bool = False) -> Image:
         """Return the query with the swapped regions outlined, everything else blurred if that is asked for."""
         from partswap.composite import outlined
-        from partswap.pictures import color
+        from partswap.palette import edit_color
 
         boxes = [self.grid.box(edit.query_cell, (1, 1)) for edit in self.edits]
-        return outlined(self.drawn().query, boxes, [color(n) for n in range(len(boxes))], blur=blur)
+        return outlined(self.drawn().query, boxes, [edit_color(n) for n in range(len(boxes))], blur=blur)
 
     def composite(self, *, scale: float = 2.0, feather: float = 0.5, match: bool = False) -> Image:
         """Return the query with the regions of all edits pasted in (see `partswap.composite.Paste`)."""

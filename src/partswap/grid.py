@@ -31,6 +31,17 @@ class GridShape(NamedTuple):
         """Return the row and column of a flat cell index."""
         return divmod(cell, self.w)
 
+    def place(self, cell: int) -> str:
+        """Return where a cell is, for people: rows and columns count from 1 (indices in data count from 0).
+
+        Examples
+        --------
+        >>> GridShape(7, 7).place(10)
+        'row 2, column 4'
+        """
+        row, col = self.row_col(cell)
+        return f"row {row + 1}, column {col + 1}"
+
     def locate(self, distractor_cell: int) -> tuple[int, int, int]:
         """Return ``(image, row, col)`` of a flat index over several distractors."""
         image, cell = divmod(distractor_cell, self.cells)

@@ -13,16 +13,8 @@ from collections.abc import Iterator, Sequence
 from PIL import Image
 
 from partswap.counterfactual import Counterfactual, Step
+from partswap.palette import edit_color
 from partswap.words import percent
-
-#: One colour per edit, readable on photographs and for colour-blind eyes; they repeat after the last.
-COLORS = ("#ffb000", "#dc267f", "#00b4d8", "#9bd770", "#fe6100", "#b388ff", "#f5e663", "#ff9ecb")
-
-
-def color(number: int) -> str:
-    """Return the colour of the edit with this number (from 0)."""
-    return COLORS[number % len(COLORS)]
-
 
 CSS = """
 .ps-card { font: 14px/1.45 system-ui, -apple-system, "Segoe UI", sans-serif; color: #1d2430; background: #fff;
@@ -107,10 +99,10 @@ def _figure(cf: Counterfactual, role: str, name: str, image: Image.Image | None,
         left, top, right, bottom = cf.grid.box(cell, (width, height))
         box = f'x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" fill="none"'
         body += f'<rect {box} stroke="#fff" stroke-width="{4.5 * unit:.1f}" stroke-opacity=".85" rx="2"/>'
-        body += f'<rect {box} stroke="{color(number)}" stroke-width="{2.6 * unit:.1f}" rx="2"/>'
-        side = 13 * unit
+        body += f'<rect {box} stroke="{edit_color(number)}" stroke-width="{2.6 * unit:.1f}" rx="2"/>'
+        side, paint = 13 * unit, edit_color(number)
         body += (
-            f'<rect x="{left:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{color(number)}" rx="2"/>'
+            f'<rect x="{left:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{paint}" rx="2"/>'
             f'<text x="{left + side / 2:.1f}" y="{top + side * 0.78:.1f}" font-size="{10.5 * unit:.1f}" '
             f'font-family="sans-serif" font-weight="700" text-anchor="middle" fill="#14181f">{number + 1}</text>'
         )
@@ -129,7 +121,7 @@ def _lattice(cf: Counterfactual) -> str:
 def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool) -> str:
     """Return one row of the trace; what the model says is written only where it changes."""
     dot = "" if number is None else str(number + 1)
-    paint = "transparent" if number is None else color(number)
+    paint = "transparent" if number is None else edit_color(number)
     flip = " class='ps-flip'" if step.predicted == cf.target else ""
     moment = "before" if number is None else f"after edit {number + 1}"
     own = ""

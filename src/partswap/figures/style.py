@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from partswap.counterfactual import Counterfactual
-from partswap.pictures import Marks, color
+from partswap.palette import MISSED as MISSED
+from partswap.palette import TARGET as TARGET
+from partswap.palette import edit_color
+from partswap.pictures import Marks
 from partswap.words import percent
 
 if TYPE_CHECKING:
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, GREY, PALE, LINE = "#1d2430", "#5b6472", "#eef0f4", "#cfd4dd"
-#: Of the target, and of what does not reach it: apart for colour-blind eyes and in grey.
-TARGET, MISSED = "#0072b2", "#b3541e"
 #: Points of text.
 TITLE, TEXT, SMALL = 13.0, 9.0, 8.0
 #: Inches: around the page, between pictures, side of a picture, a line of text.
@@ -115,7 +116,7 @@ def mark(axis: Axes, cf: Counterfactual, marks: Marks, size: tuple[int, int], *,
     seen: dict[int, int] = {}
     for number, cell in marks:
         left, top, right, bottom = cf.grid.box(cell, size)
-        for edge, width in (("white", 3.6), (color(number), 2.0)):
+        for edge, width in (("white", 3.6), (edit_color(number), 2.0)):
             patch = Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=edge, linewidth=width)
             axis.add_patch(patch)
         if badges:
@@ -126,7 +127,7 @@ def mark(axis: Axes, cf: Counterfactual, marks: Marks, size: tuple[int, int], *,
 
 def badge(axis: Axes, x: float, y: float, number: int) -> None:
     """Write the number of an edit at a corner, in its colour."""
-    box = {"facecolor": color(number), "edgecolor": "white", "linewidth": 0.6, "boxstyle": "round,pad=0.16"}
+    box = {"facecolor": edit_color(number), "edgecolor": "white", "linewidth": 0.6, "boxstyle": "round,pad=0.16"}
     axis.text(x, y, f"{number + 1}", fontsize=6.5, weight="bold", va="center", ha="center", color="#14181f", bbox=box)
 
 
@@ -152,7 +153,7 @@ def zoom_axes(
     shown, (left, top, right, bottom) = zoomed(cf, picture, cell)
     axis = page.image(x, y, side, shown)
     for spine in axis.spines.values():
-        spine.set(color=color(number), linewidth=1.8)
+        spine.set(color=edit_color(number), linewidth=1.8)
     corner, size = (256 * left, 256 * top), (256 * (right - left), 256 * (bottom - top))
     axis.add_patch(Rectangle(corner, *size, fill=False, edgecolor="white", linewidth=1.0, linestyle=(0, (3, 2))))
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from partswap.counterfactual import Counterfactual
 from partswap.figures.base import FIGURES
 from partswap.figures.style import mark
-from partswap.pictures import color, panels_of
+from partswap.palette import edit_color
+from partswap.pictures import panels_of
 from partswap.words import percent
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _draw_trace(axis: Axes, cf: Counterfactual) -> None:
     names = ["before", *(f"edit {n + 1}" for n in range(len(cf.trace)))]
     if cf.flip is not None:
         names[cf.flip] += " flips"
-    paints = ["#98a2b3", *(color(n) for n in range(len(cf.trace)))]
+    paints = ["#98a2b3", *(edit_color(n) for n in range(len(cf.trace)))]
     rows = range(len(steps))
     axis.barh(rows, [s.probability for s in steps], color=paints, height=0.5)
     owns = [s.own for s in steps if s.own is not None]

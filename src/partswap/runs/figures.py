@@ -12,7 +12,8 @@ from PIL import Image
 from partswap.counterfactual import Counterfactual, Pictures
 from partswap.data.base import Dataset
 from partswap.metrics import METRICS, Score
-from partswap.pictures import COLORS, used_distractors
+from partswap.palette import EDITS
+from partswap.pictures import used_distractors
 from partswap.preprocess import Preprocess
 from partswap.runs.tasks import Task
 from partswap.runs.workbench import Workbench
@@ -69,7 +70,7 @@ def draw_metrics(scores: Mapping[str, Mapping[str, Score]], path: Path) -> Path:
         metric = METRICS.get(name)()
         values = [found[name].all for found in scores.values()]
         heights = [0.0 if value is None else value * (100 if metric.percent else 1) for value in values]
-        axis.bar(list(scores), heights, color=[COLORS[k % len(COLORS)] for k in range(len(scores))])
+        axis.bar(list(scores), heights, color=[EDITS[k % len(EDITS)] for k in range(len(scores))])
         for k, value in enumerate(values):
             axis.text(k, heights[k], metric.show(value), ha="center", va="bottom", fontsize=8)
         axis.set_title(f"{metric.title}{', %' if metric.percent else ''}", fontsize=10)

@@ -19,7 +19,7 @@ from partswap.errors import SettingError
 from partswap.metrics import METRICS
 from partswap.metrics.base import Metric
 from partswap.metrics.bootstrap import Interval
-from partswap.pictures import COLORS
+from partswap.palette import EDITS
 from partswap.store import refuse_strangers
 
 #: In the order they build on each other; the page gets them as one script.
@@ -77,7 +77,7 @@ def _write_folder(report: Report, folder: Path) -> Path:
 
 
 def _data(report: Report, *, shard: int) -> dict[str, Any]:
-    return {**report.data(), "main": main_source(report), "colors": COLORS, "shard": shard}
+    return {**report.data(), "main": main_source(report), "colors": EDITS, "shard": shard}
 
 
 def in_script(data: Any) -> str:
