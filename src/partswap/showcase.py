@@ -20,8 +20,8 @@ FEW_EDITS = 4
 PLAIN_OUTCOME = 0.6
 #: What a page with examples tells its readers.
 RULE = (
-    f"Chosen to be easy to read: at most {FEW_EDITS} swaps, each a part for the same part, no background, the flip holds "
-    "in pixels, and the probability rises most."
+    f"Chosen to be easy to read: at most {FEW_EDITS} swaps, each a part for the same part, no background, the flip "
+    "holds in pixels, and the probability rises most."
 )
 
 
