@@ -24,15 +24,23 @@ for _words in [(), *((name,) for name in COMMANDS[()].commands)]:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_fits_a_terminal_and_names_every_flag(words):
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"})
     assert shown.exit_code == 0, shown.output
-    assert max(map(len, shown.output.splitlines())) <= 100
+    assert max(map(len, shown.output.splitlines())) <= 80
     assert "…" not in shown.output
+    assert "..." not in shown.output.partition("Commands:")[2]  # whole sentences, not their beginnings
     for parameter in COMMANDS[words].params:
         assert parameter.opts[0] in shown.output
         assert parameter.name == "help" or parameter.help
     for name in getattr(COMMANDS[words], "commands", ()):
         assert f" {name} " in shown.output
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_short_flag_for_help_is_the_long_one(words):
+    short, whole = (CliRunner().invoke(app, [*words, flag], env={"COLUMNS": "80"}) for flag in ("-h", "--help"))
+    assert short.exit_code == 0
+    assert short.output == whole.output
 
 
 def test_help_does_not_wait_for_torch():

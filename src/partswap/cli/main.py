@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Annotated
 
@@ -30,11 +31,17 @@ app = typer.Typer(
     help="Which regions of an image would have to look like which for the model to say another class?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # the tables of rich cut names of flags in a terminal of 80 columns
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (demo, layers, classes, explain, explore, show, figures, tune, encode, run, report, compare):
     app.command()(_command)
-for _group in (aviary, data, train, parts, paper, study, check):
+_groups = (aviary, data, train, parts, paper, study, check)
+for _group in _groups:
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
+for _typer in (app, *(_group.app for _group in _groups)):
+    for _info in _typer.registered_commands:  # lists of commands show whole sentences, not their beginnings
+        _info.short_help = inspect.cleandoc((_info.callback and _info.callback.__doc__) or "").partition("\n\n")[0]
 
 
 def main() -> None:
