@@ -199,10 +199,14 @@ class Counterfactual:
         return min(others[-1] + 1 if others else 1, len(self))
 
     @property
+    def lacks_auxiliary(self) -> bool:
+        """Whether the method has a semantic term that was left out, because there was no auxiliary."""
+        return self.settings.get("semantic") is False and float(self.settings.get("lam") or 0) > 0
+
+    @property
     def title(self) -> str:
         """The method that found it, in words; a semantic term that was left out for want of an auxiliary is said."""
-        missing = self.settings.get("semantic") is False and float(self.settings.get("lam") or 0) > 0
-        return f"{self.method} without its semantic term (no auxiliary)" if missing else self.method
+        return f"{self.method} without its semantic term (no auxiliary)" if self.lacks_auxiliary else self.method
 
     def distractor_name(self, image: int) -> str:
         """Return the file name of a distractor if it is known, otherwise its number, counted from 1."""

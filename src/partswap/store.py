@@ -65,6 +65,20 @@ def give_usual_mode(path: Path) -> None:
         probe.unlink(missing_ok=True)
 
 
+def check_writable(path: Path, *, folder: bool) -> None:
+    """Raise an error if a folder, or a file, of this name cannot be written; nothing is made."""
+    if path.exists() and path.is_dir() != folder:
+        raise SettingError(
+            f"{path} is a {'file' if folder else 'folder'}, where a {'folder' if folder else 'file'} is to be written.",
+            "Choose another name ({out}).",
+        )
+    place = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if place != path and not place.is_dir():
+        raise SettingError(f"{path} cannot be made: {place} is a file.", "Choose another place ({out}).")
+    if not os.access(place, os.W_OK):
+        raise SettingError(f"{place} cannot be written to.", "Choose another place ({out}), or change its permissions.")
+
+
 def refuse_strangers(folder: Path, what: str, marks: Sequence[str], leftovers: Sequence[str] = ()) -> None:
     """Raise an error if a folder that `what` is to be written to is someone else's; nothing is written.
 
@@ -203,10 +217,16 @@ class Store:
         return np.memmap(self.folder / f"{name}.npy", dtype, "r", offset, (self.count, *shape))
 
     def _open(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         progress = self.folder / "progress.json"
         if not (self.folder / "key.json").exists():
-            write_json(self.folder / "key.json", self.key)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_json(self.folder / "key.json", self.key)
+            except OSError as error:
+                raise SettingError(
+                    f"the cache folder {self.folder.parent} cannot be written to ({error.strerror}).",
+                    "Choose another ({cache}).",
+                ) from error
         if progress.exists():
             done = read_json(progress).get("done")
             if isinstance(done, int) and 0 <= done <= self.count:

@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 
 import partswap
 import trees
+from command_line import COMMANDS
 from partswap.cli import options
 from partswap.cli.main import app, main
+from partswap.errors import PartswapError
 from partswap.metrics.bootstrap import Estimate
 from partswap.models.precision import devices
 from partswap.runs.config import RunConfig
@@ -33,6 +35,14 @@ def invoke(*words, fails=False):
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=fails)
     assert result.exit_code == (1 if fails else 0), result.output
     return result.output
+
+
+def subprocess_output(*words):
+    """Return what a command that fails prints as a user sees it: an error is one line, and no traceback."""
+    done = subprocess.run([sys.executable, "-m", "partswap", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +241,59 @@ def test_explanations_are_checked(check, extra, cache, tmp_path):
     assert rows[1].split(",")[0] == extra[1]
 
 
+def test_a_method_that_uses_its_auxiliary_is_not_said_to_have_none(birds):
+    command = ["explain", birds / "q/one.png", birds / "d", *VGG]
+    output = invoke(*command, "--method", "hard")
+    assert "note: auxiliary: aviary" in output
+    assert "no auxiliary" not in output
+    assert "no auxiliary" in invoke(*command, "--auxiliary", "none")
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    output = subprocess_output("encode", *BIRDS, "--option", "per_class=1", "--cache", tmp_path / "file" / "cache")
+    assert "error: the cache folder" in output
+    assert "Choose another (--cache)." in output
+
+
+def test_a_network_that_does_not_exist_is_said_to_be_none(birds):
+    for name in ("resnet50_v7", "resnte50"):
+        output = subprocess_output("explain", birds / "q/one.png", birds / "d", "--model", name)
+        assert f"error: there is no model called '{name}'. Did you mean '" in output
+
+
+def test_a_target_is_suggested_by_its_beginning(birds):
+    output = subprocess_output("explain", birds / "q/one.png", birds / "d", *VGG, "--target", "spect")
+    assert "there is no class 'spect'. Did you mean 'Spectacled Warbler'" in output
+
+
+PLACES = [
+    (words, parameter)
+    for words, command in COMMANDS.items()
+    for parameter in command.params
+    if parameter.name in ("out", "save", "plot") and words not in [("aviary", "sheet"), ("aviary", "save")]
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "parameter"), PLACES, ids=lambda part: " ".join(part) if isinstance(part, tuple) else part.name
+)
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(words, parameter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "image.png").touch()
+    required = [p for p in COMMANDS[words].params if p.required and p is not parameter]
+    arguments = ["image.png" for p in required if p.param_type_name == "argument"]
+    options = [word for p in required if p.param_type_name == "option" for word in (p.opts[0], "nothing")]
+    if words == ("explain",):
+        arguments.append("image.png")
+    if words == ("run",):  # a file might name what it needs
+        options = ["--data", "aviary", "--model", "nothing"]
+    result = CliRunner().invoke(app, [*words, *arguments, *options, parameter.opts[0], "file/inside.json"])
+    assert isinstance(result.exception, PartswapError), result.output
+    assert "file is a file" in str(result.exception)  # and not that there is no such model or data set
+
+
 def test_a_failed_check_is_an_exit_code_if_asked_for(cache, monkeypatch):
     monkeypatch.setattr("partswap.studies.sanity.randomise", lambda model, names, seed: model)
     command = ["check", "sanity", *BIRDS, "--queries", 2, "--distractors", 1, "--which", "head"]
@@ -297,7 +360,7 @@ def test_training_refuses_a_folder_with_something_else(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", ["run", "tune --auxiliary aviary", "paper sota", "check sanity", "check stability", "encode",
+    "words", ["run", "tune", "paper sota", "check sanity", "check stability", "encode",
               "train classifier", "train parts"],
 )  # fmt: skip
 def test_the_device_is_chosen_everywhere(words, tmp_path):

@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from command_line import COMMANDS
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
 from partswap.cli.main import app
 from partswap.cli.paper import SUMMARIES
@@ -14,12 +14,6 @@ from partswap.figures import FIGURES
 from partswap.registry import registered
 from partswap.runs.config import RunConfig, flag_of
 from partswap.studies.paper.lab import TABLES
-
-#: The whole command line: words -> command.
-COMMANDS = {(): typer.main.get_command(app)}
-for _words in [(), *((name,) for name in COMMANDS[()].commands)]:
-    for _name, _command in getattr(COMMANDS[_words], "commands", {}).items():
-        COMMANDS[(*_words, _name)] = _command
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -78,7 +72,7 @@ def test_every_field_of_a_run_is_a_flag():
     [
         ("check sanity", {"queries": 100, "distractors": 5, "split": "test", "precision": "auto", "seed": 0}),
         ("check stability", {"queries": 100, "distractors": 5, "split": "test", "method": "partswap"}),
-        ("tune", {"queries": 100, "distractors": 20, "split": "train", "path": None, "options": None}),
+        ("tune", {"queries": 100, "distractors": 20, "split": "train", "path": None, "auxiliary": "auto"}),
         ("paper sota", {"queries": None, "distractors": 20, "workers": None, "auxiliary": None}),
         ("encode", {"split": "test", "cache": None}),
         ("run", dict.fromkeys(RunConfig.model_fields)),  # the file decides
@@ -89,7 +83,7 @@ def test_defaults_are_the_command_s_own(words, defaults):
     found = {parameter.name: parameter.default for parameter in command.params}
     assert {name: found[name] for name in defaults} == defaults
     required = {parameter.name for parameter in command.params if parameter.required}
-    assert required == {"run": set(), "tune": {"data", "model", "auxiliary"}}.get(words, {"data", "model"})
+    assert required == {"run": set()}.get(words, {"data", "model"})
 
 
 def test_a_shell_completes_commands_and_flags():

@@ -102,10 +102,20 @@ def test_a_picture_of_clusters_is_a_file_here(told, name):
 
 def test_a_table_about_the_semantic_term_needs_an_auxiliary(tmp_path):
     command = ["paper", "sota", "--data", "aviary", "--model", "aviary:vgg", "--option", "per_class=1"]
-    refused = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
+    refused = CliRunner().invoke(app, [*command, "--out", str(tmp_path), "--auxiliary", "none"])
     assert isinstance(refused.exception, SettingError)
     assert str(refused.exception) == "the table sota needs an auxiliary. Name one with auxiliary."
     assert not list(tmp_path.iterdir())  # before any row was made
+
+
+def test_without_a_word_a_table_takes_the_best_auxiliary_and_names_it(tmp_path):
+    command = ["paper", "auxiliary", "--data", "aviary", "--model", "aviary:vgg", "--option", "per_class=3"]
+    command += ["--queries", "2", "--distractors", "1", "--workers", "1", "--precision", "float32"]
+    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path), "--cache", str(tmp_path / "cache")])
+    assert result.exit_code == 0, result.output
+    assert "note: auxiliary: aviary, trained on these birds, without labels." in result.output
+    rows = list(csv.reader((tmp_path / "auxiliary.csv").read_text().splitlines()))
+    assert [row[0] for row in rows[1:]] == ["aviary"]
 
 
 def test_the_numbers_of_a_table_are_those_of_its_runs(folder):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import say
+from partswap.cli.options import output_file, say
 
 app = typer.Typer(help="The drawn birds: look at them, train on them.", no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def save(
 @app.command()
 def train(
     which: Annotated[str, typer.Argument(help="vgg, resnet or auxiliary.")],
-    out: Annotated[Path | None, typer.Option(help="Where to save; default aviary_WHICH.safetensors.")] = None,
+    out: Annotated[Path | None, output_file("Where to save; default aviary_WHICH.safetensors.")] = None,
     per_class: Annotated[int, typer.Option(help="Images per species to train on.")] = 200,
     epochs: Annotated[int | None, typer.Option(help="Passes over them; the default made the shipped weights.")] = None,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partswap.cli.options import Threads, console, open_bench, say, use_threads, with_config
+from partswap.cli.options import Threads, console, open_bench, output_folder, say, use_threads, with_config
 from partswap.runs.config import METHOD_NAMES, RunConfig
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
 
 MethodOption = Annotated[str, typer.Option(help=f"Method to check: {METHOD_NAMES}.")]
-Out = Annotated[Path | None, typer.Option(help="Folder to write the table to, as Markdown and CSV.")]
+Out = Annotated[Path | None, output_folder("Folder to write the table to, as Markdown and CSV.")]
 
 with_bench = with_config(
     "data", "model", "path", "options", "split", "weights", "classes", "layer", "auxiliary", "precision", "device",

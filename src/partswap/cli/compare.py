@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import console, say
+from partswap.cli.options import console, output_folder, say
 
 
 def compare(
     first: Annotated[Path, typer.Argument(help="Folder of a run.")],
     second: Annotated[Path, typer.Argument(help="Folder of another run on the same images.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the table and pictures of the differences.")] = None,
+    out: Annotated[Path | None, output_folder("Folder for the table and pictures of the differences.")] = None,
     samples: Annotated[int, typer.Option(help="Resamples for the intervals.")] = 2000,
     seed: Annotated[int, typer.Option(help="For the resampling.")] = 0,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from partswap.cli.options import DataOptions, console, say
+from partswap.cli.options import DataOptions, console, output_file, say
 from partswap.errors import SettingError
 from partswap.options import parse_options
 from partswap.runs.config import DATASET_NAMES
@@ -92,7 +92,7 @@ def _print_kind(title: str, kind: str, found: list[Any]) -> None:
 def show(
     name: Name,
     path: Where = None,
-    out: Annotated[Path, typer.Option(help="PNG or JPEG to write.")] = Path("sheet.png"),
+    out: Annotated[Path, output_file("PNG or JPEG to write.")] = Path("sheet.png"),
     split: Annotated[str, typer.Option(help="Which images.")] = "test",
     count: Annotated[int, typer.Option(help="How many.")] = 40,
     columns: Annotated[int, typer.Option(help="How many side by side.")] = 8,

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import console, say
+from partswap.cli.options import console, output_folder, say
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("out/demo"),
+    out: Annotated[Path, output_folder("Folder for the report.")] = Path("out/demo"),
     model: Annotated[str, typer.Option(help="Shipped classifier: vgg or resnet.")] = "vgg",
     queries: Annotated[int, typer.Option(help="How many birds to explain.")] = 40,
     distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 10,

@@ -158,12 +158,15 @@ def open_explainer(
 def check_outputs(count: int, save: Path | None, plot: Path | None) -> None:
     """Raise an error, before anything is computed, if what is asked for cannot be written."""
     from partswap.figures import check_format
+    from partswap.store import check_writable
 
     for flag, place in (("--save", save), ("--plot", plot)):
         if place is not None and count > 1 and (place.suffix or place.is_file()):
             raise SettingError(f"there are {count} images to explain, and {flag} is {place}.", "Give a folder.")
         if place is not None and count == 1 and place.is_dir():
             raise SettingError(f"{flag} is {place}, a folder.", "Give a file.")
+        if place is not None:
+            check_writable(place, folder=count > 1)
     if plot is not None and count == 1:
         check_format(plot)
 
@@ -220,7 +223,7 @@ def _tell(
             f"note: {given - cf.distractors} of {given} distractors are left out, the model does not call them "
             f"{cf.class_name(cf.target)}; --keep-misclassified uses them."
         )
-    if cf.settings.get("semantic") is False and explainer.method.semantic:
+    if cf.lacks_auxiliary:
         say("note: no auxiliary, so nothing says which regions show the same part; name one with --auxiliary.")
     if save:
         say(f"saved {cf.save(save / f'{stem}.json' if several else save)}")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from partswap.cli.options import open_bench, say, with_config
+from partswap.cli.options import open_bench, output_folder, say, with_config
 from partswap.runs.config import RunConfig
 
 
@@ -17,7 +15,7 @@ from partswap.runs.config import RunConfig
 )  # fmt: skip
 def figures(
     config: RunConfig,
-    out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("out/figures"),
+    out: Annotated[Path, output_folder("Folder for the page and its figures.")] = Path("out/figures"),
 ) -> None:
     """Explain some images and draw every kind of figure, on a page to look at."""
     from partswap.progress import bars

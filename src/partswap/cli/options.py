@@ -30,6 +30,29 @@ def flag(name: str, **more: Any) -> Any:
     return typer.Option(*flags_of(name), **{"help": RunConfig.model_fields[name].description, **more})
 
 
+def output_folder(text: str) -> Any:
+    """Return the option of a folder to write to, which is checked before anything is computed."""
+    return typer.Option(help=text, callback=lambda place: _writable(place, folder=True))
+
+
+def output_file(text: str) -> Any:
+    """Return the option of a file to write, whose place is checked before anything is computed."""
+    return typer.Option(help=text, callback=lambda place: _writable(place, folder=False))
+
+
+def output_page(text: str) -> Any:
+    """Return the option of a page to write: a folder, or one file that ends in .html."""
+    return typer.Option(help=text, callback=lambda place: _writable(place, folder=place.suffix != ".html"))
+
+
+def _writable(place: Path | None, *, folder: bool) -> Path | None:
+    if place is not None:
+        from partswap.store import check_writable
+
+        check_writable(place, folder=folder)
+    return place
+
+
 # For commands that make no `RunConfig` of them.
 Data = Annotated[str, flag("data")]
 DataPath = Annotated[Path | None, flag("path")]

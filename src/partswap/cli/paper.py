@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import Command, console, on_device, resolve_precision, say, say_skipped, with_config
+from partswap.cli.options import (
+    Command,
+    console,
+    on_device,
+    output_folder,
+    resolve_precision,
+    say,
+    say_skipped,
+    with_config,
+)
 from partswap.options import AUXILIARY_HELP
 from partswap.registry import registered
 from partswap.runs.config import RunConfig
@@ -29,9 +38,12 @@ def _command(name: str) -> Command:
         config: RunConfig,
         auxiliary: Annotated[
             list[str] | None,
-            typer.Option(help=f"{AUXILIARY_HELP} The table 'auxiliary' has a row for each; the others use the first."),
+            typer.Option(
+                help=f"{AUXILIARY_HELP} The table 'auxiliary' has a row for each; the others use the first.",
+                show_default="auto",
+            ),
         ] = None,
-        out: Annotated[Path, typer.Option(help="Folder for the table and figures.")] = Path("out/paper"),
+        out: Annotated[Path, output_folder("Folder for the table and figures.")] = Path("out/paper"),
         runs: Annotated[
             Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")
         ] = None,
@@ -48,12 +60,13 @@ def _command(name: str) -> Command:
         from partswap.studies.paper.lab import Lab, make_table
         from partswap.studies.tune import read_choice
 
-        config = on_device(config).with_(
-            auxiliary=auxiliary[0] if auxiliary else None, precision=resolve_precision(config.precision)
-        )
-        chosen = [AuxiliaryChoice.parse(text) for text in auxiliary or ()]
+        auxiliaries = auxiliary or ["auto"]
+        config = on_device(config).with_(auxiliary=auxiliaries[0], precision=resolve_precision(config.precision))
+        chosen = [AuxiliaryChoice.parse(text) for text in auxiliaries if text != "none"]
         lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], words, bars)
         say_skipped(config.options, lab.bench.data)
+        for note in lab.bench.explainer.notes:
+            say(f"note: {note}")
         result = make_table(name, lab)
         console.print(result.table.rich())
         for saved in result.save(out, name):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import Cache, Data, DataOptions, DataPath, Precision, resolve_precision, say
+from partswap.cli.options import Cache, Data, DataOptions, DataPath, Precision, output_file, resolve_precision, say
 from partswap.errors import SettingError
 from partswap.options import AUXILIARY_HELP, parse_options
 
@@ -23,7 +23,7 @@ def _group() -> None:
 def name(
     data: Data,
     auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
-    out: Annotated[Path, typer.Option(help="Where the names go (JSON); a picture is drawn beside it.")],
+    out: Annotated[Path, output_file("Where the names go (JSON); a picture is drawn beside it.")],
     path: DataPath = None,
     option: DataOptions = None,
     split: Annotated[str, typer.Option(help="Which images.")] = "train",

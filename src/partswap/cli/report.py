@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import say
+from partswap.cli.options import output_page, say
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders that partswap run wrote.")],
     out: Annotated[
-        Path, typer.Option(help="A folder (pictures as files, page index.html), or one file that ends in .html.")
+        Path, output_page("A folder (pictures as files, page index.html), or one file that ends in .html.")
     ] = Path("out/report.html"),
     words: Annotated[
         Path | None, typer.Option(help="Say explanations in words, too: the folder that partswap train words made.")

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import say
+from partswap.cli.options import output_file, say
 
 
 def show(
     path: Annotated[Path, typer.Argument(help="A counterfactual that was saved as JSON.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Draw it (png, svg, pdf, jpg or html) from the images it was made from.")
+        Path | None, output_file("Draw it (png, svg, pdf, jpg or html) from the images it was made from.")
     ] = None,
     kind: Annotated[str, typer.Option(help="Kind of figure: edits, best, trace or sheet.")] = "edits",
 ) -> None:

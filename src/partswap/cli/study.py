@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partswap.cli.options import Seed, say
+from partswap.cli.options import Seed, output_file, output_folder, say
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _group() -> None:
 @app.command("plan")
 def plan(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs: training images, one distractor.")],
-    out: Annotated[Path, typer.Option(help="Folder of the study.")],
+    out: Annotated[Path, output_folder("Folder of the study.")],
     methods: Annotated[list[str] | None, typer.Option("--method", help="Which; all of the runs by default.")] = None,
     setups: Annotated[
         list[str] | None,
@@ -171,10 +171,23 @@ def _simulate(site: Site, count: int, noise: float, lapse: float, seed: int, fol
     _analyse(site, folder / "simulated", None)
 
 
+def _check_answers(folder: Path, database: str | None) -> None:
+    """Raise an error if a study has no database of answers; one of a simulation is named."""
+    if database is not None or (folder / "answers.db").exists():
+        return
+    simulated = folder / "simulated.db"
+    if simulated.exists():
+        raise PartswapError(
+            f"only simulated participants have answered {folder} so far.",
+            f"Name their database: --database sqlite:///{simulated.absolute()}.",
+        )
+    raise PartswapError(f"{folder} has no answers yet.", "Serve it first, or name its database (--database).")
+
+
 @app.command("analyse")
 def analyse(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="Folder for text, table and figure.")] = None,
+    out: Annotated[Path | None, output_folder("Folder for text, table and figure.")] = None,
     database: DatabaseUrl = None,
     keep_unfinished: Annotated[bool, typer.Option(help="Count people who did not come to the end, too.")] = False,
     failed_checks: Annotated[int, typer.Option(help="Leave out people who failed more attention checks.")] = 1,
@@ -186,8 +199,7 @@ def analyse(
     from partswap.apps.study.analyse import Rules
     from partswap.apps.study.server import open_site
 
-    if database is None and not (folder / "answers.db").exists():
-        raise PartswapError(f"{folder} has no answers yet.", "Serve it first, or name its database (--database).")
+    _check_answers(folder, database)
     rules = Rules(not keep_unfinished, failed_checks, least_answer, knew)
     _analyse(open_site(folder, database), out or folder / "analysis", rules, seed)
 
@@ -208,14 +220,13 @@ def _analyse(site: Site, out: Path, rules: Any, seed: int = 0) -> None:
 @app.command("backup")
 def backup(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="File of the copy (SQLite); served with --database sqlite:///FILE.")],
+    out: Annotated[Path, output_file("File of the copy (SQLite); served with --database sqlite:///FILE.")],
     database: DatabaseUrl = None,
 ) -> None:
     """Copy the answers of a study, while it runs."""
     from partswap.apps.study.backup import back_up
     from partswap.apps.study.server import open_site
 
-    if database is None and not (folder / "answers.db").exists():
-        raise PartswapError(f"{folder} has no answers yet.", "Serve it first, or name its database (--database).")
+    _check_answers(folder, database)
     count = back_up(open_site(folder, database).database, out)
     say(f"copied {count} answers to {out}")

@@ -20,6 +20,7 @@ from partswap.cli.options import (
     Threads,
     Weights,
     console,
+    output_folder,
     resolve_precision,
     say_skipped,
     use_threads,
@@ -43,7 +44,7 @@ Start = Annotated[
 Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
 Views = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
-Out = Annotated[Path, typer.Option(help="Folder for checkpoints and the result.")]
+Out = Annotated[Path, output_folder("Folder for checkpoints and the result.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the images.")]
 Batch = Annotated[int, typer.Option(help="Images per step.")]
 Optimizer = Annotated[str, typer.Option(help="sgd or adamw.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import console, open_bench, say, with_config
+from partswap.cli.options import console, open_bench, output_folder, say, with_config
 from partswap.options import AUXILIARY_HELP
 from partswap.runs.config import RunConfig
 
@@ -18,7 +18,7 @@ from partswap.runs.config import RunConfig
 )  # fmt: skip
 def tune(
     config: RunConfig,
-    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
+    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)] = "auto",
     split: Annotated[
         str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
     ] = "train",
@@ -29,7 +29,7 @@ def tune(
     tau: Annotated[
         list[float] | None, typer.Option(help="Temperatures to try; repeat the flag. Default 0.03, 0.1, 0.3.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("out/tune"),
+    out: Annotated[Path, output_folder("Folder for the table and the plot.")] = Path("out/tune"),
 ) -> None:
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
     from partswap.progress import bars

@@ -15,10 +15,10 @@ from partswap.models import shipped
 from partswap.models.checkpoints import Classifier, load_classifier
 from partswap.models.names import class_names, numbered
 from partswap.models.outputs import outputs_of
-from partswap.models.own import check_no_file, is_own
+from partswap.models.own import is_own
 from partswap.models.precision import device_of, dtype_of
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.zoo import LIBRARIES, load_model
+from partswap.models.zoo import LIBRARIES, find_architecture, load_model
 
 
 def open_classifier(model: str, weights: str | Path | None = None, names: Any = None) -> Classifier:
@@ -50,7 +50,7 @@ def open_classifier(model: str, weights: str | Path | None = None, names: Any = 
         found = load_classifier(model)
     else:
         if weights is None and is_architecture(model):  # a network that knows nothing is for tests of the library only
-            check_no_file(model)
+            find_architecture(model)
             raise SettingError(
                 f"{model} has no weights.",
                 "Give {weights}, a file or default for official ones; or name the folder of a trained "

@@ -59,7 +59,7 @@ def load_model(
         )
     if name.startswith(("hf:", "aviary:")) or (is_own(name) and name.partition(":")[0] not in LIBRARIES):
         return _foreign(name, weights, classes, start)
-    library, architecture = _find(name)
+    library, architecture = find_architecture(name)
     official = weights == "default"
     if official and library == "partswap":
         raise SettingError(f"there are no official weights of {name!r}.", "Pass a file as weights.")
@@ -115,7 +115,8 @@ def model_names(library: str) -> list[str]:
     return list(models.list_models(module=models))
 
 
-def _find(name: str) -> tuple[str, str]:
+def find_architecture(name: str) -> tuple[str, str]:
+    """Return the library that has an architecture, and its name there; an unknown name is an error."""
     check_no_file(name)
     library, colon, architecture = name.partition(":")
     if colon and library not in LIBRARIES:
@@ -135,7 +136,8 @@ def _find(name: str) -> tuple[str, str]:
     known = sorted({known for each in libraries for known in _names(each)})
     raise UnknownNameError(
         f"there is no model called {name!r}.",
-        f"{suggest(architecture, known)} partswap.models.zoo.model_names('timm') lists them.".strip(),
+        suggest(architecture, known)
+        or "Give a folder, hf:FOLDER, file.py:function, or one of partswap.models.zoo.model_names('timm').",
     )
 
 

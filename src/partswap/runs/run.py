@@ -30,7 +30,7 @@ from partswap.runs.workers import Found, explain_here
 from partswap.search import Method
 from partswap.search.clusters import fit_centroids
 from partswap.search.methods.hard import Hard
-from partswap.store import read_json, write_json
+from partswap.store import check_writable, read_json, write_json
 
 __all__ = ["Run", "plan_run", "read_run", "run"]
 
@@ -53,6 +53,7 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
         config = config.with_(device=check_device(config.device))
     config = config.anchored()
     check_place(config.out)
+    check_writable(config.out, folder=True)
     _refuse_inside(config)
     with only_one(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed

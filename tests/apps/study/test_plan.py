@@ -201,4 +201,8 @@ def test_from_runs_to_an_analysis_on_the_command_line(run_folder, tmp_path):
     for words in (["analyse", str(out)], ["backup", str(out), "--out", str(tmp_path / "x.db")]):
         refused = runner.invoke(app, ["study", *words])
         assert refused.exit_code
-        assert "no answers yet" in str(refused.exception)
+        assert "only simulated participants" in str(refused.exception)
+        assert f"--database sqlite:///{out / 'simulated.db'}." in str(refused.exception)
+    (out / "simulated.db").unlink()
+    refused = runner.invoke(app, ["study", "analyse", str(out)])
+    assert "no answers yet" in str(refused.exception)

@@ -42,8 +42,10 @@ def auxiliary(lab: Lab) -> Result:
     rows: list[list[Cell]] = []
     figures = {}
     for choice in lab.auxiliaries:
-        aux = bench.with_auxiliary(choice).encodings.aux
-        assert aux is not None  # there is an auxiliary
+        with_choice = bench.with_auxiliary(choice)
+        opened, aux = with_choice.explainer.auxiliary, with_choice.encodings.aux
+        assert opened is not None  # there is an auxiliary
+        assert aux is not None
         scores = lab.scores("paper", auxiliary=str(choice), distractors=1)
         clustered = []
         with lab.track(f"clusters of {choice.name}", len(CLUSTERS)) as advance:
@@ -52,6 +54,8 @@ def auxiliary(lab: Lab) -> Result:
                 advance(1)
         preprocess, grid = bench.classifier.preprocess, bench.explainer.cut.grid
         figures[picture_name(choice)] = draw_clusters(bench.data, preprocess, clustered[1], grid)
+        if choice.name == "auto":  # what it stands for
+            choice = AuxiliaryChoice.parse(opened.name)
         label = choice.name + (f" ({choice.layer})" if choice.layer else "")
         row: list[Cell] = [label, ANNOTATIONS.get(choice.name, "none")]
         row += [cell(scores, name) for name in ("same_kp", "near_kp", "edits")]

@@ -147,7 +147,10 @@ class Lab:
         tasks, skipped = plan_run(self.config, bench)
         eligible = len(tasks) + skipped["not_drawn"]
         drawn = f"{len(tasks)} images drawn from the {eligible}" if skipped["not_drawn"] else f"All {eligible}"
-        auxiliary = f", auxiliary {replace(bench.auxiliary, weights=None)}" if bench.auxiliary else ""
+        auxiliary = ""
+        if bench.auxiliary is not None and bench.explainer.auxiliary is not None:
+            chosen = replace(bench.auxiliary, weights=None)
+            auxiliary = f", auxiliary {bench.explainer.auxiliary.name if chosen.name == 'auto' else chosen}"
         where = f" cut at {bench.explainer.cut.layer}" if cut else ""
         many = f", up to {self.config.distractors} distractors" if distractors else ""
         return (
