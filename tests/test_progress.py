@@ -1,11 +1,14 @@
 """Progress: every long step of a command is shown, and only what takes long."""
 
+import threading
 import time
 from contextlib import contextmanager
 
 import pytest
+from typer.testing import CliRunner
 
-from partswap import progress
+from partswap import Explainer, aviary, progress
+from partswap.cli.main import app
 from partswap.data.sets.aviary import Aviary
 from partswap.runs.run import run
 from partswap.runs.workbench import open_workbench
@@ -65,6 +68,52 @@ def test_a_step_says_that_it_is_under_way_once_it_takes_long(monkeypatch, capsys
     assert capsys.readouterr().err == ""
     with pytest.raises(ValueError, match="mine"), progress.step(progress.bars, "failing"):
         raise ValueError("mine")
+
+
+def test_a_bar_is_shown_once_work_takes_long_and_not_within_another(monkeypatch):
+    started, shown = [], threading.Event()
+
+    def start(bar):
+        started.append(bar.tasks[0].description)
+        shown.set()
+
+    monkeypatch.setattr("rich.progress.Progress.start", start)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    with progress.bars("outer", 3):
+        assert shown.wait(10)
+        with progress.bars("inner", 2), progress.step(progress.bars, "innermost"):
+            time.sleep(0.1)
+    monkeypatch.setattr(progress, "PATIENCE", 60)
+    with progress.bars("quick", 3) as advance:
+        advance(3)
+    assert started == ["outer"]
+
+
+def test_images_that_are_explained_are_counted(tmp_path):
+    shown = Recorder()
+    birds = [aviary.draw(5, seed).image for seed in range(40)]
+    Explainer("aviary:vgg", auxiliary="aviary", track=shown).encode(birds)
+    shown.check("reading images", "features", "auxiliary features")
+    assert shown.seen["features"] == shown.seen["auxiliary features"] == shown.seen["reading images"] == [40, 40]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("classes aviary:vgg", ["opening aviary:vgg"]),
+        ("layers aviary:vgg", ["studying aviary:vgg"]),
+        ("explain {0} {1} --model aviary:vgg", ["opening aviary:vgg", "reading images", "features", "explaining"]),
+    ],
+)
+def test_commands_show_all_that_takes_long(words, lines, tmp_path, monkeypatch):
+    for name, species in (("a/query.png", 4), ("b/one.png", 5), ("b/two.png", 5)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        aviary.draw(species, len(name)).image.save(tmp_path / name)
+    shown = Recorder()
+    monkeypatch.setattr(progress, "bars", shown)
+    result = CliRunner().invoke(app, words.format(tmp_path / "a", tmp_path / "b").split(), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert all(any(title.startswith(line) for title in shown.seen) for line in lines), shown.seen
 
 
 def test_a_classifier_is_measured_with_a_bar(tmp_path):

@@ -326,12 +326,15 @@ class Explainer:
         sources = list_images(images)
         if not sources:
             raise NoDistractorsError("there are no images.", "Pass at least one.")
-        inputs, pictures, frames = zip(*(prepared(image, self.preprocess) for image in sources), strict=True)
-        batches = stacked(inputs).split(self.batch_size)
+        rows = []
+        with self.track("reading images", len(sources)) as advance:
+            for image in sources:
+                rows.append(prepared(image, self.preprocess))
+                advance(1)
+        inputs, pictures, frames = zip(*rows, strict=True)
         found, logits = [], []
-        track = self.track if len(inputs) > self.batch_size else no_progress
-        with torch.inference_mode(), track("features", len(inputs)) as advance:
-            for batch in batches:
+        with torch.inference_mode(), self.track("features", len(inputs)) as advance:
+            for batch in stacked(inputs).split(self.batch_size):
                 grids = self.cut.features(batch.to(self.device))
                 logits.append(self.cut.head(grids))
                 found.append(grids)
@@ -342,7 +345,7 @@ class Explainer:
             torch.cat([grids.values for grids in found]).clone(),
             torch.cat(logits).clone(),
             torch.cat(contexts).clone() if contexts else None,
-            self.auxiliary.grids(list(pictures)) if self.auxiliary else None,
+            self.auxiliary.grids(pictures, track=self.track) if self.auxiliary else None,
             [name_of(image) for image in sources],
             list(pictures),
             self.auxiliary.name if self.auxiliary else None,

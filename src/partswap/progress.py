@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Protocol
 
 Advance = Callable[[int], None]
-#: Seconds after which work that has no bar says that it is under way.
+#: Seconds after which work that is under way is shown.
 PATIENCE = 2.0
+#: Whether work is tracked already, around this.
+_showing: ContextVar[bool] = ContextVar("showing", default=False)
 
 
 class Track(Protocol):
@@ -35,55 +38,78 @@ def step(track: Track, title: str) -> Iterator[None]:
 
 @contextmanager
 def bars(title: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Show a bar with rate and time left; without a terminal, one line at the end.
+    """Show work that takes longer than `PATIENCE`: a bar with rate and time left; without a terminal, one line.
 
-    Of a single step, only that it is under way is shown, once it takes long.
+    Of a single step, only that it is under way is shown. Work within work that is shown already is not shown.
     """
+    if _showing.get():
+        yield lambda _steps: None
+        return
+    token = _showing.set(True)
+    try:
+        with _waiting(title) if total == 1 else _bar(title, total, done) as advance:
+            yield advance
+    finally:
+        _showing.reset(token)
+
+
+@contextmanager
+def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
     from rich import progress as show
     from rich.console import Console
 
-    if total == 1:
-        with _waiting(title):
-            yield lambda _steps: None
-        return
     text, rate = show.TextColumn("{task.description:<26}"), show.TextColumn("{task.fields[rate]}")
     times = show.TimeElapsedColumn(), show.TimeRemainingColumn()
     columns = (text, show.BarColumn(), show.MofNCompleteColumn(), rate, *times)
-    console = Console(stderr=True)
-    with show.Progress(*columns, console=console, refresh_per_second=2, speed_estimate_period=3600) as progress:
-        task = progress.add_task(title, total=total, completed=done, rate="")
-        begun, made = time.monotonic(), 0
+    progress = show.Progress(*columns, console=Console(stderr=True), refresh_per_second=2, speed_estimate_period=3600)
+    task = progress.add_task(title, total=total, completed=done, rate="")
+    begun, steps_done = time.monotonic(), 0
 
-        def advance(steps: int) -> None:
-            # Over all the time: many steps are reported at once where work is handed out in shards.
-            nonlocal made
-            made += steps
-            rate = made / max(time.monotonic() - begun, 1e-9)
-            progress.update(task, advance=steps, rate=f"{rate:.1f}/s")
+    def advance(steps: int) -> None:
+        # Over all the time: many steps are reported at once where work is handed out in shards.
+        nonlocal steps_done
+        steps_done += steps
+        rate = steps_done / max(time.monotonic() - begun, 1e-9)
+        progress.update(task, advance=steps, rate=f"{rate:.1f}/s")
 
+    with _delayed(progress.start, progress.stop):
         yield advance
 
 
 @contextmanager
-def _waiting(title: str) -> Iterator[None]:
+def _waiting(title: str) -> Iterator[Advance]:
     """Show that something is under way if it takes long: turning on a terminal, else as one line."""
     from rich.console import Console
 
     console = Console(stderr=True)
     status = console.status(title)
 
-    def show() -> None:
+    def start() -> None:
         if console.is_terminal:
             status.start()
         else:
             console.print(f"{title} ...", markup=False, highlight=False)
 
-    timer = threading.Timer(PATIENCE, show)
+    with _delayed(start, status.stop):
+        yield lambda _steps: None
+
+
+@contextmanager
+def _delayed(start: Callable[[], None], stop: Callable[[], None]) -> Iterator[None]:
+    """Call `start` if the context lasts longer than `PATIENCE`, and then `stop` at its end."""
+    started = threading.Event()
+
+    def begin() -> None:
+        started.set()
+        start()
+
+    timer = threading.Timer(PATIENCE, begin)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        timer.join()  # or it could begin to turn after this
-        status.stop()
+        timer.join()  # or it could start after this
+        if started.is_set():
+            stop()

@@ -18,9 +18,11 @@ def classes(
     """List the classes of a model: number and name, as --target takes them."""
     from partswap.models.open import describe, is_architecture, open_classifier
     from partswap.models.zoo import load_model
+    from partswap.progress import bars, step
 
     bare = weights is None and is_architecture(model)
-    classifier = describe(load_model(model), model, names) if bare else open_classifier(model, weights, names)
+    with step(bars, f"opening {model}"):
+        classifier = describe(load_model(model), model, names) if bare else open_classifier(model, weights, names)
     wide = len(str(len(classifier.classes)))
     for number, name in enumerate(classifier.classes):
         if find is None or find.lower() in name.lower():

@@ -102,8 +102,7 @@ def explain(
             {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})},
         )  # fmt: skip
     if data is None:
-        with step(bars, f"features of {len(donors)} images"):
-            donors = explainer.encode(donors)
+        donors = explainer.encode(donors)
     failed = 0
     for each in queries:
         try:
@@ -140,6 +139,7 @@ def open_explainer(
     from partswap.models.open import open_classifier
     from partswap.models.precision import check_device
     from partswap.options import check_options
+    from partswap.progress import bars
     from partswap.search import METHODS
     from partswap.search.settings import changed
 
@@ -148,7 +148,7 @@ def open_explainer(
     where = None if device is None else check_device(device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartswapWarning)
-        explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where)
+        explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where, track=bars)
     explainer.method = changed(explainer.method, **given)
     for note in explainer.notes:
         say(f"note: {note}")

@@ -16,6 +16,7 @@ from partswap.grid import to_cells
 from partswap.models.blend import Blend, nearness
 from partswap.models.precision import device_of
 from partswap.preprocess import Preprocess
+from partswap.progress import Track, no_progress
 from partswap.registry import Registry
 
 # Cells after a ReLU have cosines from 0 to 1, tokens after a layer norm from -1 to 1: twice the range, so twice the
@@ -98,10 +99,15 @@ class Auxiliary:
         return grids
 
     @torch.no_grad()
-    def grids(self, canvases: Sequence[Image], *, batch: int = 32) -> Tensor:
+    def grids(self, canvases: Sequence[Image], *, batch: int = 32, track: Track = no_progress) -> Tensor:
         """Return the auxiliary grids ``(n, e, h, w)`` of images as the classifier sees them."""
-        chunks = [canvases[start : start + batch] for start in range(0, len(canvases), batch)]
-        return torch.cat([self.forward(self.inputs(chunk)) for chunk in chunks])
+        grids = []
+        with track("auxiliary features", len(canvases)) as advance:
+            for start in range(0, len(canvases), batch):
+                chunk = canvases[start : start + batch]
+                grids.append(self.forward(self.inputs(chunk)))
+                advance(len(chunk))
+        return torch.cat(grids)
 
 
 @dataclass(frozen=True)
