@@ -133,6 +133,8 @@ def serve(
     public = (address or f"http://{'localhost' if host == '0.0.0.0' else host}:{port}").rstrip("/")
     more: dict[str, Any] = {"open_places": open_places, "id_name": id_name, "https": public.startswith("https:")}
     site = open_site(folder, database, **more)
+    if site.study.secret is None:
+        say("planned by an earlier partswap: who knows its code and the seed can work the answers out from the orders")
     made_up = set_password(site.database, admin_password)
     if made_up is not None:
         say(f"password of {public}/admin, shown this once: {made_up}")

@@ -81,6 +81,11 @@ def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
         raise SettingError(
             "the database holds the answers of another study.", "Give this one a database of its own (--database)."
         )
+    if study.secret is None and not database.all_answers():
+        raise SettingError(
+            f"{folder} was planned by an earlier partswap: participants could work the answers out from its orders.",
+            "Plan it again; only a study that people have begun goes on as it is.",
+        )
     return Site(folder, study, database, **more)
 
 
