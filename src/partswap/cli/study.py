@@ -141,7 +141,10 @@ def serve(
     for _ in range(links):
         say(f"{public}/s/{site.database.add()}")
     if open_places:
-        say(f"open link, {open_places} places: {public}/join?{id_name}=...")
+        room = len(site.study.slots) - sum(not row["open_link"] for row in site.database.everyone())
+        if room < open_places:
+            say(f"the study has room for {room} by the open link, not {open_places}: plan more --participants")
+        say(f"open link, {min(open_places, room)} places: {public}/join?{id_name}=...")
     elif not links:
         say(f"no links yet: make some at {public}/admin, or with --links N")
     say(f"serving {folder} at {public} (stop with Ctrl-C)")

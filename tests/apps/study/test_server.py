@@ -13,13 +13,16 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from fastapi.testclient import TestClient
 
+from partswap.apps.study import migrations
 from partswap.apps.study.admin import set_password
 from partswap.apps.study.backup import back_up
-from partswap.apps.study.database import metadata
+from partswap.apps.study.database import FullError, metadata
 from partswap.apps.study.export import answers_table
 from partswap.apps.study.server import Site, make_app, open_site
 from partswap.apps.study.simulate import read_page
@@ -155,6 +158,23 @@ def test_the_open_link_passes_ids_on_and_keeps_to_its_places(tmp_path, new_datab
     assert client.get(joined.headers["location"]).status_code == 200
 
 
+def test_personal_links_take_no_places_of_the_open_link(tmp_path, new_database: Callable[[], str]):
+    make_study(tmp_path, participants=9)
+    site = site_of(tmp_path, new_database(), open_places=4)
+    links = [site.database.add() for _ in range(3)]
+    joined = [client_of(site).post("/join", data={"PROLIFIC_PID": f"p{k}"}).status_code for k in range(6)]
+    assert joined == [303] * 4 + [410] * 2
+    # Nor does the open link take more than its own: the other places are for personal links.
+    links += [site.database.add() for _ in range(2)]
+    assert all(site.database.find(token) is not None for token in links)
+    with pytest.raises(FullError, match=r"all 9 places are taken"):
+        site.database.add()
+    # A place is free again when its participant is deleted.
+    first = next(row["id"] for row in site.database.everyone() if row["name"] == "p0")
+    site.database.delete(first)
+    assert client_of(site).post("/join", data={"PROLIFIC_PID": "p9"}).status_code == 303
+
+
 def test_without_open_places_only_personal_links_open_anything(tmp_path):
     client = client_of(site_of(tmp_path))
     assert "personal link" in client.get("/").text
@@ -211,8 +231,22 @@ def test_migrations_make_the_tables_the_code_uses(tmp_path, new_database: Callab
     database = site_of(tmp_path, new_database()).database
     with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "0001"
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "0002"
     database.upgrade()  # nothing to do, and nothing lost
+
+
+def test_who_joined_before_the_open_link_was_counted_is_counted(tmp_path, new_database: Callable[[], str]):
+    database = site_of(tmp_path, new_database()).database
+    for name in (None, "p1", "p2"):
+        database.add(name=name)
+    with database.engine.connect() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        connection.commit()
+    database.upgrade()
+    assert [(row["name"], row["open_link"]) for row in database.everyone()] == [(None, 0), ("p1", 1), ("p2", 1)]
 
 
 def test_a_running_study_is_backed_up_and_the_copy_can_be_served(tmp_path, new_database: Callable[[], str]):

@@ -35,6 +35,7 @@ participants = sa.Table(
     sa.Column("created", sa.Float, nullable=False),
     sa.Column("finished", sa.Float),
     sa.Column("code", sa.String(32)),
+    sa.Column("open_link", sa.Boolean, nullable=False, server_default=sa.false()),  # joined by it
 )
 answers = sa.Table(
     "answers",
@@ -171,9 +172,11 @@ class Database:
         self, *, name: str | None = None, given: Mapping[str, str] | None = None, simulated: bool = False,
         cap: int | None = None,
     ) -> str:  # fmt: skip
-        """Give someone a free slot; returns their token, which is kept nowhere."""
+        """Give someone a free slot; returns their token, which is kept nowhere.
+
+        With `cap` they join by the open link, as one of so many.
+        """
         token = secrets.token_urlsafe(24)
-        places = len(self.steps) if cap is None else min(cap, len(self.steps))
         for _ in range(20):  # another process may take a slot in between
             try:
                 with self._writing() as connection:
@@ -183,14 +186,17 @@ class Database:
                         raise KnownError(
                             "someone with this id takes part already.", "Go on in the browser you began with."
                         )
-                    taken = set(connection.scalars(sa.select(participants.c.slot)))
-                    free = next((slot for slot in range(places) if slot not in taken), None)
+                    # In one query: who sees the same people as another takes the same slot, and has to look again.
+                    taken = dict(connection.execute(sa.select(participants.c.slot, participants.c.open_link)).all())
+                    free = next((slot for slot in range(len(self.steps)) if slot not in taken), None)
                     if free is None:
-                        raise FullError(f"all {places} places of the study are taken.", "Plan more participants.")
+                        raise FullError(f"all {len(self.steps)} places are taken.", "Plan more participants.")
+                    if cap is not None and sum(taken.values()) >= cap:
+                        raise FullError(f"all {cap} places of the open link are taken.", "Open more (--open).")
                     connection.execute(
                         participants.insert().values(
                             slot=free, token=digest(token), name=name, given=json.dumps(dict(given or {})),
-                            simulated=simulated, created=time.time(),
+                            simulated=simulated, created=time.time(), open_link=cap is not None,
                         )
                     )  # fmt: skip
                 return token
