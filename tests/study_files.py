@@ -90,10 +90,10 @@ def make_study(
     return study
 
 
-def start_server(folder: Path, url: str, port: int) -> subprocess.Popen[bytes]:
+def start_server(folder: Path, url: str, port: int, *more: str) -> subprocess.Popen[bytes]:
     """Serve a study in a process of its own, as the command does."""
     command = [sys.executable, "-m", "partswap", "study", "serve", str(folder), "--database", url, "--port", str(port)]
-    server = subprocess.Popen([*command, "--admin-password", "x"], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([*command, "--admin-password", "x", *more], stdout=subprocess.DEVNULL)
     for _ in range(600):
         try:
             httpx.get(f"http://127.0.0.1:{port}/robots.txt", timeout=2)

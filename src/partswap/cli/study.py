@@ -101,7 +101,7 @@ def serve(
         int, typer.Option("--open", help="Let so many people in by the open link /join; 0: personal links only.")
     ] = 0,
     id_name: Annotated[str, typer.Option(help="Name of the person's id in the open link.")] = "PROLIFIC_PID",
-    address: Annotated[str | None, typer.Option(help="Address that participants use, for links (https://...).")] = None,
+    address: Annotated[str | None, typer.Option(help="Address that participants use (https://...).")] = None,
     admin_password: Annotated[
         str | None,
         typer.Option(envvar="PARTSWAP_STUDY_PASSWORD", help="Of /admin; one is made up and shown if there is none."),
@@ -130,9 +130,9 @@ def serve(
         _simulate(open_site(folder, database), simulate, noise, lapse, seed, folder)
         return
     check_free(host, port)
-    public = (address or f"http://{'localhost' if host == '0.0.0.0' else host}:{port}").rstrip("/")
-    more: dict[str, Any] = {"open_places": open_places, "id_name": id_name, "https": public.startswith("https:")}
-    site = open_site(folder, database, **more)
+    name = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    public = (address or f"http://{name}:{port}").rstrip("/")
+    site = open_site(folder, database, open_places=open_places, id_name=id_name, address=public)
     if site.study.secret is None:
         say("planned by an earlier partswap: who knows its code and the seed can work the answers out from the orders")
     made_up = set_password(site.database, admin_password)

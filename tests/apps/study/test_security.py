@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -19,7 +20,8 @@ from partswap.apps.study.admin import set_password
 from partswap.apps.study.guard import HEADERS, LARGEST, Pace
 from partswap.apps.study.server import Site, make_app, open_site
 from partswap.apps.study.serving import served
-from study_files import make_study
+from partswap.errors import SettingError
+from study_files import free_port, make_study, start_server
 
 JSON = {"accept": "application/json"}
 
@@ -183,6 +185,47 @@ def test_an_administrators_forms_need_their_own_token(site, client):
         assert client.post(path, data={**data, "form": "guessed"}).status_code == 403
     assert len(site.database.everyone()) == 1
     assert not site.paused
+
+
+def test_links_have_the_address_that_was_configured_and_other_names_are_refused(tmp_path):
+    make_study(tmp_path)
+    site = open_site(tmp_path, open_places=2, address="https://study.example.org")
+    password = set_password(site.database, None)
+    with served(site) as base, httpx.Client(base_url=base) as client:
+        ours = {"host": "study.example.org"}
+        login = client.post("/admin/login", data={"password": password}, headers=ours)
+        cookie = {"cookie": login.headers["set-cookie"].partition(";")[0]}  # it is for https, which a proxy would end
+        form = re.search(r'name="form" value="([^"]+)"', client.get("/admin", headers=ours | cookie).text)[1]
+        for host in ("study.example.org", "STUDY.example.org:443", "127.0.0.1", "6.6.6.6"):
+            page = client.post("/admin/links", data={"form": form, "count": 1}, headers=cookie | {"host": host})
+            assert re.findall(r"https?://[^/]+/s/", page.text) == ["https://study.example.org/s/"]
+        for host in ("evil.example", "study.example.org.evil.example", "evil.example:8000", "x@study.example.org", ""):
+            for method, path in (("GET", "/admin"), ("POST", "/admin/links"), ("GET", "/join"), ("GET", "/")):
+                refused = client.request(method, path, headers=cookie | {"host": host})
+                assert refused.status_code in (400, 421)
+                assert "/s/" not in refused.text
+
+
+def test_the_command_serves_the_address_it_was_given(tmp_path):
+    make_study(tmp_path)
+    port = free_port()
+    server = start_server(tmp_path, f"sqlite:///{tmp_path / 'a.db'}", port, "--address", "http://study.example.org")
+    try:
+        codes = [
+            httpx.get(f"http://127.0.0.1:{port}/admin", headers={"host": host}).status_code
+            for host in ("study.example.org", "localhost", "evil.example")
+        ]
+    finally:
+        server.terminate()
+        server.wait(20)
+    assert codes == [200, 200, 421]
+
+
+@pytest.mark.parametrize("address", ["study.example.org", "javascript:alert(1)", "https://", "http://[x"])
+def test_an_address_that_is_none_is_refused(tmp_path, address):
+    make_study(tmp_path)
+    with pytest.raises(SettingError, match=r"is no address of a web page.*Use https://NAME"):
+        open_site(tmp_path, address=address)
 
 
 def test_the_administrators_page_needs_the_password(site, client):

@@ -109,10 +109,11 @@ def admin_routes(site: Site) -> APIRouter:
         if (no := refused(request, form)) is not None:
             return no
         made: list[str] = []
+        public = site.address or str(request.base_url).rstrip("/")
         message = ""
         try:
             for _ in range(count):
-                made.append(f"{str(request.base_url).rstrip('/')}/s/{database.add()}")
+                made.append(f"{public}/s/{database.add()}")
         except FullError:
             message = f"Only {len(made)} places were left." if made else "All places are taken."
         return whole(pages.page("admin", form=form, links=made, message=message, **progress_of(site)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from partswap.apps import web
 from partswap.apps.web import HEADERS as HEADERS
@@ -31,7 +31,7 @@ class Pace:
 
 
 class Guard(web.Guard):
-    """The guard of a study: it may stand behind any name, and nobody sends much."""
+    """The guard of a study: nobody sends much."""
 
-    def __init__(self, app: web.App) -> None:
-        super().__init__(app, LARGEST, "this study")
+    def __init__(self, app: web.App, names: Collection[str] | None = None) -> None:
+        super().__init__(app, LARGEST, "this study", names)

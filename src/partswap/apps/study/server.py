@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Form, Request
 from fastapi.exceptions import RequestValidationError
@@ -47,8 +48,26 @@ class Site:
     id_name: str = "PROLIFIC_PID"
     joining: int = JOINING  #: new participants per minute from one address
     answering: float = ANSWERS  #: answers of one participant per second
-    https: bool = False
+    address: str | None = None  #: what participants use, for links; requests for another name are refused
     steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no link can begin with."""
+        if self.address is not None and (not self.address.startswith(("https://", "http://")) or not self.names):
+            raise SettingError(f"{self.address!r} is no address of a web page.", "Use https://NAME (--address).")
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names that the study goes by, besides localhost and addresses in numbers; None: any."""
+        try:
+            return None if self.address is None else tuple(filter(None, [urlsplit(self.address).hostname]))
+        except ValueError:  # [, and no ]
+            return ()
+
+    @property
+    def https(self) -> bool:
+        """Whether cookies are sent over TLS only."""
+        return (self.address or "").startswith("https:")
 
     def steps_of(self, slot: int) -> tuple[Step, ...]:
         """Return the steps of a slot."""
@@ -92,7 +111,7 @@ def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
 def make_app(site: Site) -> FastAPI:
     """Return the web application of a study."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard)
+    app.add_middleware(Guard, names=site.names)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.include_router(admin_routes(site))
     answering, wrong = Pace(site.answering, 20), Pace(WRONG / 60, WRONG)
