@@ -100,7 +100,7 @@ def serve(
     open_places: Annotated[
         int, typer.Option("--open", help="Let so many people in by the open link /join; 0: personal links only.")
     ] = 0,
-    id_name: Annotated[str, typer.Option(help="Name of the person's id in the open link.")] = "PROLIFIC_PID",
+    id_name: Annotated[str, typer.Option(help="Name of the person's id in the open link; '': none.")] = "PROLIFIC_PID",
     address: Annotated[str | None, typer.Option(help="Address that participants use (https://...).")] = None,
     admin_password: Annotated[
         str | None,
@@ -144,7 +144,7 @@ def serve(
         room = len(site.study.slots) - sum(not row["open_link"] for row in site.database.everyone())
         if room < open_places:
             say(f"the study has room for {room} by the open link, not {open_places}: plan more --participants")
-        say(f"open link, {min(open_places, room)} places: {public}/join?{id_name}=...")
+        say(f"open link, {min(open_places, room)} places: {public}/join{f'?{id_name}=...' if id_name else ''}")
     elif not links:
         say(f"no links yet: make some at {public}/admin, or with --links N")
     say(f"serving {folder} at {public} (stop with Ctrl-C)")

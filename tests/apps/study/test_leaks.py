@@ -12,12 +12,13 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 from partswap.apps.study.assign import assign
 from partswap.apps.study.export import answers_table
 from partswap.apps.study.folder import Block, Lesson, Study
 from partswap.apps.study.secret import new_secret, random_from
-from partswap.apps.study.server import Site, open_site
+from partswap.apps.study.server import Site, make_app, open_site
 from partswap.apps.study.serving import served
 from partswap.apps.study.simulate import read_page
 from partswap.errors import SettingError
@@ -183,6 +184,11 @@ def test_an_old_study_that_nobody_has_begun_is_planned_again(tmp_path):
 def test_an_old_study_that_people_have_begun_goes_on_as_it_was(tmp_path):
     site = begun_old_study(tmp_path)
     study = site.study
+    site.open_places = 2
+    browser, other = (TestClient(make_app(site), follow_redirects=False) for _ in range(2))
+    place = browser.post("/join", data={"PROLIFIC_PID": "a"}).headers["location"]
+    assert browser.post("/join", data={"PROLIFIC_PID": "a"}).headers["location"] == place
+    assert other.post("/join", data={"PROLIFIC_PID": "a"}).status_code == 409  # its token was random, and is not known
     for slot in range(3):
         for block in range(BLOCKS):
             questions = list(study.pairs[study.lessons[study.slots[slot][block].lesson].pair].questions)

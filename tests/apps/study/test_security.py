@@ -277,6 +277,9 @@ def test_answers_and_joining_keep_to_a_pace(site, client):
     joined = [strangers.post("/join", data={"PROLIFIC_PID": f"p{k}"}).status_code for k in range(65)]
     assert 429 not in joined[:60]
     assert joined[-1] == 429
+    tried = [client.get("/join", params={"PROLIFIC_PID": f"q{k}"}).status_code for k in range(65)]
+    assert 429 not in tried[:60]
+    assert tried[-1] == 429
 
 
 def test_a_pace_recovers_with_time():
@@ -312,4 +315,5 @@ def test_a_deleted_participants_link_and_cookie_open_nothing(site, client):
     assert client.get(link).status_code == 200
     site.database.delete(site.database.everyone()[0]["id"])
     assert client.get(link).status_code == 404
-    assert client.get("/join").status_code == 200  # welcome again, as anyone
+    assert client.get("/join").status_code == 400
+    assert client.get("/join", params={"PROLIFIC_PID": "a"}).status_code == 200  # welcome again, as anyone

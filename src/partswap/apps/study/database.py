@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,7 @@ class Participant:
 
     id: int
     slot: int
+    name: str | None
     simulated: bool
     code: str | None
     done: int  #: answered steps
@@ -170,13 +171,13 @@ class Database:
 
     def add(
         self, *, name: str | None = None, given: Mapping[str, str] | None = None, simulated: bool = False,
-        cap: int | None = None,
+        cap: int | None = None, token: str | None = None,
     ) -> str:  # fmt: skip
         """Give someone a free slot; returns their token, which is kept nowhere.
 
-        With `cap` they join by the open link, as one of so many.
+        With `cap` they join by the open link, as one of so many. The token is random unless given.
         """
-        token = secrets.token_urlsafe(24)
+        token = token or secrets.token_urlsafe(24)
         for _ in range(20):  # another process may take a slot in between
             try:
                 with self._writing() as connection:
@@ -217,7 +218,7 @@ class Database:
         done, last = connection.execute(
             sa.select(sa.func.count(), sa.func.max(answers.c.created)).where(answers.c.participant == row.id)
         ).one()
-        return Participant(row.id, row.slot, bool(row.simulated), row.code, done, last)
+        return Participant(row.id, row.slot, row.name, bool(row.simulated), row.code, done, last)
 
     def answer(
         self, token: str, step: int, choice: str, client_ms: float | None, *, least_ms: float = 0.0
@@ -249,7 +250,7 @@ class Database:
                 connection.execute(
                     participants.update().where(participants.c.id == who.id).values(finished=now, code=code)
                 )
-        return Outcome(Participant(who.id, who.slot, who.simulated, code, step + 1, now), stored=True)
+        return Outcome(replace(who, code=code, done=step + 1, last=now), stored=True)
 
     def delete(self, participant: int) -> bool:
         """Delete a participant and all their answers; their slot is free again. Tells whether there was one."""

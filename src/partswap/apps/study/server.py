@@ -24,6 +24,7 @@ from partswap.apps.study.admin import admin_routes
 from partswap.apps.study.database import Database, FullError, KnownError, NotNowError, Participant
 from partswap.apps.study.folder import Study, image_path, read_study
 from partswap.apps.study.guard import Guard, Pace
+from partswap.apps.study.secret import token_from
 from partswap.apps.study.steps import Step, steps_of
 from partswap.errors import SettingError
 
@@ -45,14 +46,16 @@ class Site:
     study: Study
     database: Database
     open_places: int = 0  #: how many may join by the open link; 0: personal links only
-    id_name: str = "PROLIFIC_PID"
+    id_name: str = "PROLIFIC_PID"  #: who joins must bring this id, and has one place; "": none is asked for
     joining: int = JOINING  #: new participants per minute from one address
     answering: float = ANSWERS  #: answers of one participant per second
     address: str | None = None  #: what participants use, for links; requests for another name are refused
     steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse an address that no link can begin with."""
+        """Refuse names that no link can have."""
+        if self.id_name and not IDS.match(self.id_name):
+            raise SettingError(f"{self.id_name!r} is no name of an id.", "Use letters and digits (--id-name).")
         if self.address is not None and (not self.address.startswith(("https://", "http://")) or not self.names):
             raise SettingError(f"{self.address!r} is no address of a web page.", "Use https://NAME (--address).")
 
@@ -115,7 +118,7 @@ def make_app(site: Site) -> FastAPI:
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.include_router(admin_routes(site))
     answering, wrong = Pace(site.answering, 20), Pace(WRONG / 60, WRONG)
-    joining = Pace(site.joining / 60, site.joining)
+    joining, looking = (Pace(site.joining / 60, site.joining) for _ in range(2))
     study, database = site.study, site.database
 
     def whole(content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None) -> Any:
@@ -163,33 +166,44 @@ def make_app(site: Site) -> FastAPI:
 
     @app.get("/join")
     def invitation(request: Request) -> Any:
-        token = request.cookies.get(COOKIE, "")
-        if token and database.find(token) is not None:
-            return RedirectResponse(f"/s/{token}", 303)
-        refusal = _cannot_join(site, request.query_params)
+        given = request.query_params
+        if given and not looking.passes(_address(request)):  # ids could be tried out
+            return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
+        token = _place_of(site, given, request.cookies.get(COOKIE))
+        if token is not None:
+            return entered(token)
+        refusal = _cannot_join(site, given)
         if refusal is not None:
             return note(*refusal)
-        return whole(pages.page("join", study=study, given=list(request.query_params.items())), script=False)
+        return whole(pages.page("join", study=study, given=list(given.items())), script=False)
 
     @app.post("/join")
     async def join(request: Request) -> Any:
         if not joining.passes(_address(request)):
             return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
         form = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
-        return await _threaded(_join, form)
+        return await _threaded(_join, form, request.cookies.get(COOKIE))
 
-    def _join(form: Mapping[str, str]) -> Any:
+    def _join(form: Mapping[str, str], cookie: str | None) -> Any:
+        if (token := _place_of(site, form, cookie)) is not None:
+            return entered(token)
         refusal = _cannot_join(site, form)
         if refusal is not None:
             return note(*refusal)
+        name = form.get(site.id_name)
         try:
-            token = database.add(name=form.get(site.id_name), given=form, cap=site.open_places)
+            token = _token_of(site, name)
+            return entered(database.add(name=name, given=form, cap=site.open_places, token=token))
         except FullError:
             return note("Thank you", "All places of this study are taken.", 410)
-        except KnownError:
+        except KnownError:  # this very moment, in another request; or in a study of version 1, in another browser
+            if token is not None:
+                return entered(token)
             return note(
                 "You take part already", "Please go on in the browser you began with, or use your personal link.", 409
             )
+
+    def entered(token: str) -> Response:
         response = RedirectResponse(f"/s/{token}", 303)
         response.set_cookie(
             COOKIE, token, max_age=30 * 86400, httponly=True, samesite="lax", secure=site.https, path="/"
@@ -257,6 +271,22 @@ def make_app(site: Site) -> FastAPI:
     return app
 
 
+def _token_of(site: Site, name: str | None) -> str | None:
+    """Return the token that belongs to an id; None without an id, and in studies of version 1: it is random then."""
+    return None if name is None or site.study.secret is None else token_from(site.study.secret, name)
+
+
+def _place_of(site: Site, given: Mapping[str, str], cookie: str | None) -> str | None:
+    """Return the token of someone who takes part already: whose id it is, or without an id, whose browser."""
+    name = given.get(site.id_name)
+    for token in (_token_of(site, name), cookie):
+        who = site.database.find(token) if token else None
+        # Several people may use one browser: the id says who it is, not what the one before left there.
+        if who is not None and name in (None, who.name):
+            return token
+    return None
+
+
 def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] | None:
     """Return a note's title, text and status if someone with these ids may not join now."""
     if not site.open_places:
@@ -265,6 +295,12 @@ def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] |
         return "Not at the moment", "The study takes no new participants just now. Please come back later.", 503
     if len(given) > 10 or not all(IDS.match(part) for pair in given.items() for part in pair):
         return "This link cannot be read", "Please use the link exactly as you were given it.", 400
+    if site.id_name and site.id_name not in given:
+        return (
+            "This link is not complete",
+            f"Please use the link exactly as you were given it, with {site.id_name}.",
+            400,
+        )
     return None
 
 
