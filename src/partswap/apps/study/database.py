@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
 
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
+from partswap.store import make_private
 
 metadata = sa.MetaData()
 participants = sa.Table(
@@ -130,10 +131,21 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+        self._make_private()
         with self._wait(), self.engine.connect() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
+
+    def _make_private(self) -> None:
+        """Let only its owner read the file of SQLite; those that SQLite makes beside it take after it."""
+        path = Path(self.url.database or "")
+        if self.lite and path.name not in ("", ":memory:"):
+            with suppress(OSError):  # SQLite itself says why it cannot be made
+                make_private(path)
+            for beside in path.parent.glob(f"{path.name}-*"):  # of a server that was killed, or still runs
+                with suppress(FileNotFoundError):
+                    beside.chmod(0o600)
 
     def close(self) -> None:
         """Let all connections go."""

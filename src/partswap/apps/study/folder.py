@@ -1,6 +1,7 @@
 """A study on disk: ``study.json`` says everything about it, ``images/`` holds its pictures under random names.
 
-The file holds the answers. It is read by the server and never served.
+The file holds the answers and the study's secret. It is read by the server and never served; nobody but its owner can
+read it, or look into the folder.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class Study(_Part):
 
 def write_study(folder: Path, study: Study) -> None:
     """Write ``study.json``."""
-    write_json(folder / "study.json", {"schema": SCHEMA, "version": VERSION, **study.model_dump(mode="json")})
+    content = {"schema": SCHEMA, "version": VERSION, **study.model_dump(mode="json")}
+    write_json(folder / "study.json", content, private=True)
 
 
 def read_study(folder: str | Path) -> Study:

@@ -27,6 +27,7 @@ from partswap.apps.study.guard import Guard, Pace
 from partswap.apps.study.secret import token_from
 from partswap.apps.study.steps import Step, steps_of
 from partswap.errors import SettingError
+from partswap.store import make_private
 
 #: Answers of one participant per second; wrong links and new participants per minute from one address.
 ANSWERS, WRONG, JOINING = 10.0, 30, 60
@@ -87,6 +88,8 @@ class Site:
 def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
     """Return the site of a study, its database up to date; SQLite beside the study unless an address is given."""
     folder, study = Path(folder), read_study(folder)
+    make_private(folder, folder=True)  # an earlier partswap let everyone read it
+    make_private(folder / "study.json")
     missing = next(
         (n for pair in study.pairs for q in pair.questions if not image_path(folder, n := q.image).is_file()), None
     )
