@@ -23,7 +23,7 @@ from partswap.apps.study import pages
 from partswap.apps.study.admin import admin_routes
 from partswap.apps.study.database import Database, FullError, KnownError, NotNowError, Participant
 from partswap.apps.study.folder import Study, image_path, read_study
-from partswap.apps.study.guard import Guard, Pace
+from partswap.apps.study.guard import Guard, Pace, address_of
 from partswap.apps.study.secret import token_from
 from partswap.apps.study.steps import Step, steps_of
 from partswap.errors import SettingError
@@ -133,7 +133,7 @@ def make_app(site: Site) -> FastAPI:
         return whole(content, status=status, script=False, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def stranger(request: Request) -> Any:
-        if not wrong.passes(_address(request)):
+        if not wrong.passes(address_of(request)):
             return note("Too many wrong links", "Please wait a minute.", 429, retry_after="60")
         return note("This link leads nowhere", "Please use the link exactly as you were given it.", 404)
 
@@ -170,7 +170,7 @@ def make_app(site: Site) -> FastAPI:
     @app.get("/join")
     def invitation(request: Request) -> Any:
         given = request.query_params
-        if given and not looking.passes(_address(request)):  # ids could be tried out
+        if given and not looking.passes(address_of(request)):  # ids could be tried out
             return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
         token = _place_of(site, given, request.cookies.get(COOKIE))
         if token is not None:
@@ -182,7 +182,7 @@ def make_app(site: Site) -> FastAPI:
 
     @app.post("/join")
     async def join(request: Request) -> Any:
-        if not joining.passes(_address(request)):
+        if not joining.passes(address_of(request)):
             return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
         form = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
         return await _threaded(_join, form, request.cookies.get(COOKIE))
@@ -305,10 +305,6 @@ def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] |
             400,
         )
     return None
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
 
 
 async def _threaded(function: Any, *given: Any) -> Any:
