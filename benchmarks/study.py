@@ -23,6 +23,7 @@ from PIL import Image
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
 from partswap.apps.study.render import SIDE, Album
+from partswap.apps.study.secret import new_secret, random_from
 from partswap.apps.study.server import open_site
 from partswap.apps.study.simulate import Guesser, Manner, crowd
 from partswap.composite import highlighted
@@ -50,10 +51,12 @@ def small_study(folder: Path) -> None:
         learning = tuple(LearningPair(query=region(), distractor=region()) for _ in range(10))
         lessons.append(Lesson(pair=number, method="ours", setup="random", learning=learning))
     album.close()
+    secret = new_secret()
     study = Study(
         title="Load", noun="bird", consent="", contact="", return_url=None, seed=0, setups=("random",),
         methods=(Method(name="ours", title="ours"),), pairs=tuple(pairs), lessons=tuple(lessons),
-        slots=assign(lessons, PEOPLE, 1, seed=0), least_seconds=0.0, attention=0, source={},
+        slots=assign(lessons, PEOPLE, 1, random_from(secret, "assignment")),
+        secret=secret, least_seconds=0.0, attention=0, source={},
     )  # fmt: skip
     write_study(folder, study)
 

@@ -19,6 +19,7 @@ from PIL import Image
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
 from partswap.apps.study.render import Album
+from partswap.apps.study.secret import random_from
 from partswap.composite import highlighted
 
 BOX = (3 / 7, 2 / 7, 4 / 7, 3 / 7)
@@ -39,6 +40,8 @@ def make_study(
     return_url: str | None = None,
     side: int = 56,
     methods: dict[str, str] = METHODS,
+    seed: int = 1,
+    secret: str = "5e" * 32,
 ) -> Study:
     """Write a study; pictures of the first class of a pair are red, of the second blue."""
     album = Album(folder)
@@ -72,12 +75,13 @@ def make_study(
         consent="First paragraph.\n\nSecond paragraph.",
         contact="lab@example.org",
         return_url=return_url,
-        seed=1,
+        seed=seed,
+        secret=secret,
         methods=tuple(Method(name=name, title=title) for name, title in methods.items()),
         setups=setups,
         pairs=tuple(made),
         lessons=tuple(lessons),
-        slots=assign(lessons, participants, blocks, seed=1),
+        slots=assign(lessons, participants, blocks, random_from(secret, "assignment")),
         least_seconds=least_seconds,
         attention=attention,
         source={},
@@ -86,10 +90,10 @@ def make_study(
     return study
 
 
-def start_server(folder: Path, url: str, port: int) -> subprocess.Popen[bytes]:
+def start_server(folder: Path, url: str, port: int, *more: str) -> subprocess.Popen[bytes]:
     """Serve a study in a process of its own, as the command does."""
     command = [sys.executable, "-m", "partswap", "study", "serve", str(folder), "--database", url, "--port", str(port)]
-    server = subprocess.Popen([*command, "--admin-password", "x"], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([*command, "--admin-password", "x", *more], stdout=subprocess.DEVNULL)
     for _ in range(600):
         try:
             httpx.get(f"http://127.0.0.1:{port}/robots.txt", timeout=2)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -40,9 +40,11 @@ def digest_of(key: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write JSON so that the file is whole or absent, whenever the process dies."""
+def write_json(path: Path, content: object, *, private: bool = False) -> None:
+    """Write JSON so that the file is whole or absent, whenever the process dies; `private`: for its owner only."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if private:
+        make_private(temporary)
     temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     os.replace(temporary, path)
 
@@ -77,6 +79,16 @@ def check_writable(path: Path, *, folder: bool) -> None:
         raise SettingError(f"{path} cannot be made: {place} is a file.", "Choose another place ({out}).")
     if not os.access(place, os.W_OK):
         raise SettingError(f"{place} cannot be written to.", "Choose another place ({out}), or change its permissions.")
+
+
+def make_private(path: Path, *, folder: bool = False) -> None:
+    """Make a file or folder that only its owner can read, before anything is in it; one that is there becomes so."""
+    if folder:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    elif not path.exists():
+        path.touch(mode=0o600)
+    with suppress(OSError):  # someone else's, who decides who reads it, or on a disk that cannot be written
+        path.chmod(0o700 if folder else 0o600)
 
 
 def refuse_strangers(folder: Path, what: str, marks: Sequence[str], leftovers: Sequence[str] = ()) -> None:

@@ -80,7 +80,8 @@ class Guard:
         """Return status and reason if a request is for another name, comes from elsewhere, or is too large."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if self.names is not None and not is_ours(headers.get("host", ""), self.names):
-            return 421, f"{self.what[0].upper()}{self.what[1:]} does not go by that name. Use its address in numbers."
+            what = self.what[0].upper() + self.what[1:]
+            return 421, f"{what} does not go by that name. Use the address it was started with."
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             # A link elsewhere may lead here; a page elsewhere may not use what is served here.

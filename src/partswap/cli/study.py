@@ -100,8 +100,8 @@ def serve(
     open_places: Annotated[
         int, typer.Option("--open", help="Let so many people in by the open link /join; 0: personal links only.")
     ] = 0,
-    id_name: Annotated[str, typer.Option(help="Name of the person's id in the open link.")] = "PROLIFIC_PID",
-    address: Annotated[str | None, typer.Option(help="Address that participants use, for links (https://...).")] = None,
+    id_name: Annotated[str, typer.Option(help="Name of the person's id in the open link; '': none.")] = "PROLIFIC_PID",
+    address: Annotated[str | None, typer.Option(help="Address that participants use (https://...).")] = None,
     admin_password: Annotated[
         str | None,
         typer.Option(envvar="PARTSWAP_STUDY_PASSWORD", help="Of /admin; one is made up and shown if there is none."),
@@ -130,16 +130,21 @@ def serve(
         _simulate(open_site(folder, database), simulate, noise, lapse, seed, folder)
         return
     check_free(host, port)
-    public = (address or f"http://{'localhost' if host == '0.0.0.0' else host}:{port}").rstrip("/")
-    more: dict[str, Any] = {"open_places": open_places, "id_name": id_name, "https": public.startswith("https:")}
-    site = open_site(folder, database, **more)
+    name = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    public = (address or f"http://{name}:{port}").rstrip("/")
+    site = open_site(folder, database, open_places=open_places, id_name=id_name, address=public)
+    if site.study.secret is None:
+        say("planned by an earlier partswap: who knows its code and the seed can work the answers out from the orders")
     made_up = set_password(site.database, admin_password)
     if made_up is not None:
         say(f"password of {public}/admin, shown this once: {made_up}")
     for _ in range(links):
         say(f"{public}/s/{site.database.add()}")
     if open_places:
-        say(f"open link, {open_places} places: {public}/join?{id_name}=...")
+        room = len(site.study.slots) - sum(not row["open_link"] for row in site.database.everyone())
+        if room < open_places:
+            say(f"the study has room for {room} by the open link, not {open_places}: plan more --participants")
+        say(f"open link, {min(open_places, room)} places: {public}/join{f'?{id_name}=...' if id_name else ''}")
     elif not links:
         say(f"no links yet: make some at {public}/admin, or with --links N")
     say(f"serving {folder} at {public} (stop with Ctrl-C)")

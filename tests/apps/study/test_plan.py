@@ -123,16 +123,22 @@ def test_consistent_pairs_are_those_where_ours_alone_is_right(run_folder, tmp_pa
     assert [len(s) for s in setups] == sorted((len(s) for s in setups), reverse=True)
 
 
-def test_the_same_seed_gives_the_same_study(run_folder, tmp_path):
-    plans = []
+def test_the_same_seed_gives_the_same_pictures_in_orders_of_their_own(run_folder, tmp_path):
+    plans, secrets, slots = [], [], []
     for name in ("one", "two"):
         study, _ = plan_study([run_folder], tmp_path / name, SMALL)
-        text = study.model_dump_json()
+        assert read_study(tmp_path / name) == study
+        secrets.append(study.secret)
+        slots.append(study.slots)
+        text = study.model_dump_json(exclude={"secret", "slots"})
         # Pictures are called otherwise every time.
         for number, image in enumerate(dict.fromkeys(re.findall(r"[0-9a-f]{32}", text))):
             text = text.replace(image, f"image {number}")
         plans.append(text)
     assert plans[0] == plans[1]
+    assert secrets[0] != secrets[1]
+    assert slots[0] != slots[1]
+    assert [[block.lesson for block in slot] for slot in slots[0]] != [[b.lesson for b in slot] for slot in slots[1]]
 
 
 def test_what_cannot_be_planned_is_refused(run_folder, whole_run, tmp_path, planned):

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -19,7 +20,8 @@ from partswap.apps.study.admin import set_password
 from partswap.apps.study.guard import HEADERS, LARGEST, Pace
 from partswap.apps.study.server import Site, make_app, open_site
 from partswap.apps.study.serving import served
-from study_files import make_study
+from partswap.errors import SettingError
+from study_files import free_port, make_study, start_server
 
 JSON = {"accept": "application/json"}
 
@@ -185,6 +187,47 @@ def test_an_administrators_forms_need_their_own_token(site, client):
     assert not site.paused
 
 
+def test_links_have_the_address_that_was_configured_and_other_names_are_refused(tmp_path):
+    make_study(tmp_path)
+    site = open_site(tmp_path, open_places=2, address="https://study.example.org")
+    password = set_password(site.database, None)
+    with served(site) as base, httpx.Client(base_url=base) as client:
+        ours = {"host": "study.example.org"}
+        login = client.post("/admin/login", data={"password": password}, headers=ours)
+        cookie = {"cookie": login.headers["set-cookie"].partition(";")[0]}  # it is for https, which a proxy would end
+        form = re.search(r'name="form" value="([^"]+)"', client.get("/admin", headers=ours | cookie).text)[1]
+        for host in ("study.example.org", "STUDY.example.org:443", "127.0.0.1", "6.6.6.6"):
+            page = client.post("/admin/links", data={"form": form, "count": 1}, headers=cookie | {"host": host})
+            assert re.findall(r"https?://[^/]+/s/", page.text) == ["https://study.example.org/s/"]
+        for host in ("evil.example", "study.example.org.evil.example", "evil.example:8000", "x@study.example.org", ""):
+            for method, path in (("GET", "/admin"), ("POST", "/admin/links"), ("GET", "/join"), ("GET", "/")):
+                refused = client.request(method, path, headers=cookie | {"host": host})
+                assert refused.status_code in (400, 421)
+                assert "/s/" not in refused.text
+
+
+def test_the_command_serves_the_address_it_was_given(tmp_path):
+    make_study(tmp_path)
+    port = free_port()
+    server = start_server(tmp_path, f"sqlite:///{tmp_path / 'a.db'}", port, "--address", "http://study.example.org")
+    try:
+        codes = [
+            httpx.get(f"http://127.0.0.1:{port}/admin", headers={"host": host}).status_code
+            for host in ("study.example.org", "localhost", "evil.example")
+        ]
+    finally:
+        server.terminate()
+        server.wait(20)
+    assert codes == [200, 200, 421]
+
+
+@pytest.mark.parametrize("address", ["study.example.org", "javascript:alert(1)", "https://", "http://[x"])
+def test_an_address_that_is_none_is_refused(tmp_path, address):
+    make_study(tmp_path)
+    with pytest.raises(SettingError, match=r"is no address of a web page.*Use https://NAME"):
+        open_site(tmp_path, address=address)
+
+
 def test_the_administrators_page_needs_the_password(site, client):
     set_password(site.database, "correct horse")
     guess = {"cookie": "partswap_admin=guess"}
@@ -192,9 +235,10 @@ def test_the_administrators_page_needs_the_password(site, client):
         assert client.get(path).status_code == 401
         assert client.get(path, headers=guess).status_code == 401
     assert "participant" not in client.get("/admin").text.lower()
-    answers = [client.post("/admin/login", data={"password": f"guess {k}"}).status_code for k in range(8)]
-    assert answers == [401] * 6 + [429] * 2
-    assert client.post("/admin/login", data={"password": "correct horse"}).status_code == 429
+    answers = [client.post("/admin/login", data={"password": f"guess {k}"}).status_code for k in range(4)]
+    assert answers == [401] * 4
+    assert client.post("/admin/login", data={"password": "correct horse"}).status_code == 303
+    assert client.get("/admin/progress").status_code == 200
 
 
 def test_what_is_typed_is_never_html(site, client):
@@ -234,6 +278,9 @@ def test_answers_and_joining_keep_to_a_pace(site, client):
     joined = [strangers.post("/join", data={"PROLIFIC_PID": f"p{k}"}).status_code for k in range(65)]
     assert 429 not in joined[:60]
     assert joined[-1] == 429
+    tried = [client.get("/join", params={"PROLIFIC_PID": f"q{k}"}).status_code for k in range(65)]
+    assert 429 not in tried[:60]
+    assert tried[-1] == 429
 
 
 def test_a_pace_recovers_with_time():
@@ -269,4 +316,5 @@ def test_a_deleted_participants_link_and_cookie_open_nothing(site, client):
     assert client.get(link).status_code == 200
     site.database.delete(site.database.everyone()[0]["id"])
     assert client.get(link).status_code == 404
-    assert client.get("/join").status_code == 200  # welcome again, as anyone
+    assert client.get("/join").status_code == 400
+    assert client.get("/join", params={"PROLIFIC_PID": "a"}).status_code == 200  # welcome again, as anyone

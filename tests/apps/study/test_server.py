@@ -6,6 +6,7 @@ import io
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -13,15 +14,20 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from fastapi.testclient import TestClient
 
+from partswap.apps.study import migrations
 from partswap.apps.study.admin import set_password
 from partswap.apps.study.backup import back_up
-from partswap.apps.study.database import metadata
+from partswap.apps.study.database import FullError, metadata
 from partswap.apps.study.export import answers_table
+from partswap.apps.study.secret import token_from
 from partswap.apps.study.server import Site, make_app, open_site
+from partswap.apps.study.serving import served
 from partswap.apps.study.simulate import read_page
 from partswap.apps.study.steps import steps_of
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
@@ -142,17 +148,101 @@ def test_the_open_link_passes_ids_on_and_keeps_to_its_places(tmp_path, new_datab
     assert joined.status_code == 303
     person = site.database.everyone()[0]
     assert (person["name"], person["given"]) == ("abc123", '{"PROLIFIC_PID": "abc123", "SESSION_ID": "s-1"}')
-    # The same browser goes on where it was; another with the same id does not take over.
-    assert client.get("/join").headers["location"] == joined.headers["location"]
-    other = client_of(site)
-    assert other.post("/join", data={"PROLIFIC_PID": "abc123"}).status_code == 409
-    assert other.post("/join", data={"PROLIFIC_PID": "other"}).status_code == 303
+    # The same browser goes on where it was, and so does the same id in another.
+    place = joined.headers["location"]
+    assert client.get("/join").headers["location"] == place
+    go_to(client, site, place.removeprefix("/s/"), 3)
+    for again in (client, client_of(site)):
+        assert again.get("/join", params={"PROLIFIC_PID": "abc123"}).headers["location"] == place
+        assert again.post("/join", data={"PROLIFIC_PID": "abc123", "SESSION_ID": "s-2"}).headers["location"] == place
+    assert site.database.find(place.removeprefix("/s/")).done == 3
+    assert len(site.database.everyone()) == 1
+    assert client_of(site).post("/join", data={"PROLIFIC_PID": "other"}).status_code == 303
     assert client_of(site).post("/join", data={"PROLIFIC_PID": "third"}).status_code == 410
     assert client_of(site).get("/join", params={"PROLIFIC_PID": "<script>"}).status_code == 400
     site.database.set_fact("paused", "yes")
     assert client_of(site).get("/join").status_code == 503
-    # Who takes part already goes on.
-    assert client.get(joined.headers["location"]).status_code == 200
+    # Who takes part already goes on, in another browser, too.
+    assert client.get(place).status_code == 200
+    assert client_of(site).get("/join", params={"PROLIFIC_PID": "abc123"}).headers["location"] == place
+
+
+def test_nobody_joins_without_the_id_that_is_named(tmp_path):
+    make_study(tmp_path)
+    site = site_of(tmp_path, open_places=3, id_name="who")
+    client = client_of(site)
+    for given in ({}, {"PROLIFIC_PID": "a"}, {"who": ""}, {"WHO": "a"}):
+        assert client.get("/join", params=given).status_code == 400
+        assert client.post("/join", data=given).status_code == 400
+    assert "with who" in client.get("/join").text
+    assert site.database.everyone() == []
+    assert [client.post("/join", data={"who": "a"}).status_code for _ in range(5)] == [303] * 5
+    assert [row["name"] for row in site.database.everyone()] == ["a"]
+
+
+def test_two_people_at_one_browser_have_a_place_each(tmp_path):
+    site = site_of(tmp_path, open_places=3)
+    client = client_of(site)
+    first = client.post("/join", data={"PROLIFIC_PID": "a"}).headers["location"]
+    # The second one's link does not lead into what the first one answers.
+    page = client.get("/join", params={"PROLIFIC_PID": "b"})
+    assert page.status_code == 200
+    assert 'value="b"' in page.text
+    second = client.post("/join", data={"PROLIFIC_PID": "b"}).headers["location"]
+    assert second != first
+    assert client.get("/join", params={"PROLIFIC_PID": "a"}).headers["location"] == first
+
+
+def test_without_ids_a_browser_has_one_place(tmp_path):
+    site = site_of(tmp_path, open_places=2, id_name="")
+    client = client_of(site)
+    assert client.get("/join").status_code == 200
+    places = {client.post("/join").headers["location"] for _ in range(4)}
+    assert len(places) == len(site.database.everyone()) == 1
+    assert client_of(site).post("/join").headers["location"] not in places
+    assert client_of(site).post("/join").status_code == 410
+
+
+def test_one_id_that_joins_many_times_at_once_has_one_place(tmp_path, new_database: Callable[[], str]):
+    make_study(tmp_path, participants=8)
+    site = site_of(tmp_path, new_database(), open_places=8)
+    with served(site) as base, ThreadPoolExecutor(8) as pool:
+        joined = list(pool.map(lambda _: httpx.post(f"{base}/join", data={"PROLIFIC_PID": "a"}), range(8)))
+    assert {response.status_code for response in joined} == {303}
+    assert len({response.headers["location"] for response in joined}) == 1
+    assert len(site.database.everyone()) == 1
+
+
+def test_the_token_of_an_id_is_told_by_the_secret_alone(tmp_path):
+    tokens = {token_from(secret, name) for secret in ("5e" * 32, "00" * 32) for name in ("a", "b")}
+    assert len(tokens) == 4
+    site = site_of(tmp_path, open_places=2)
+    place = client_of(site).post("/join", data={"PROLIFIC_PID": "a"}).headers["location"]
+    assert place == f"/s/{token_from(site.study.secret, 'a')}"
+    assert open_site(tmp_path).database.find(place.removeprefix("/s/")) is not None  # after a restart, too
+
+
+@pytest.mark.parametrize("name", ["a b", "<x>", "é"])
+def test_a_name_of_ids_that_no_link_can_have_is_refused(tmp_path, name):
+    with pytest.raises(SettingError, match=r"is no name of an id.*--id-name"):
+        site_of(tmp_path, id_name=name)
+
+
+def test_personal_links_take_no_places_of_the_open_link(tmp_path, new_database: Callable[[], str]):
+    make_study(tmp_path, participants=9)
+    site = site_of(tmp_path, new_database(), open_places=4)
+    links = [site.database.add() for _ in range(3)]
+    joined = [client_of(site).post("/join", data={"PROLIFIC_PID": f"p{k}"}).status_code for k in range(6)]
+    assert joined == [303] * 4 + [410] * 2
+    # Nor does the open link take more than its own: the other places are for personal links.
+    links += [site.database.add() for _ in range(2)]
+    assert all(site.database.find(token) is not None for token in links)
+    with pytest.raises(FullError, match=r"all 9 places are taken"):
+        site.database.add()
+    # A place is free again when its participant is deleted.
+    first = next(row["id"] for row in site.database.everyone() if row["name"] == "p0")
+    site.database.delete(first)
+    assert client_of(site).post("/join", data={"PROLIFIC_PID": "p9"}).status_code == 303
 
 
 def test_without_open_places_only_personal_links_open_anything(tmp_path):
@@ -211,8 +301,22 @@ def test_migrations_make_the_tables_the_code_uses(tmp_path, new_database: Callab
     database = site_of(tmp_path, new_database()).database
     with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "0001"
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "0002"
     database.upgrade()  # nothing to do, and nothing lost
+
+
+def test_who_joined_before_the_open_link_was_counted_is_counted(tmp_path, new_database: Callable[[], str]):
+    database = site_of(tmp_path, new_database()).database
+    for name in (None, "p1", "p2"):
+        database.add(name=name)
+    with database.engine.connect() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        connection.commit()
+    database.upgrade()
+    assert [(row["name"], row["open_link"]) for row in database.everyone()] == [(None, 0), ("p1", 1), ("p2", 1)]
 
 
 def test_a_running_study_is_backed_up_and_the_copy_can_be_served(tmp_path, new_database: Callable[[], str]):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import io
 import secrets
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 from argon2 import PasswordHasher
@@ -16,16 +18,16 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 from partswap.apps.study import pages
 from partswap.apps.study.database import Database, FullError
 from partswap.apps.study.export import answers_table
-from partswap.apps.study.guard import Pace
+from partswap.apps.study.guard import Tries, address_of
 
 if TYPE_CHECKING:
     from partswap.apps.study.server import Site
 
 COOKIE = "partswap_admin"
+#: A browser that was shown the form for the password; it opens nothing.
+LOGIN = "partswap_login"
 #: Seconds that a session lasts.
 SESSION = 8 * 3600
-#: Wrong passwords per minute from one address.
-TRIES = 6
 
 
 def set_password(database: Database, password: str | None) -> str | None:
@@ -41,7 +43,8 @@ def set_password(database: Database, password: str | None) -> str | None:
 def admin_routes(site: Site) -> APIRouter:
     """Return the administrator's pages of a site."""
     routes = APIRouter(prefix="/admin")
-    database, hasher, tries = site.database, PasswordHasher(), Pace(TRIES / 60, TRIES)
+    database, hasher, tries = site.database, PasswordHasher(), Tries()
+    checking = ThreadPoolExecutor(1)  # a check takes much memory, on purpose: one at a time
 
     def form_of(request: Request) -> str | None:
         token = request.cookies.get(COOKIE, "")
@@ -60,26 +63,44 @@ def admin_routes(site: Site) -> APIRouter:
             return PlainTextResponse("The form is not of this session.", 403)
         return None
 
+    def asked(request: Request, *, wrong: bool = False) -> HTMLResponse:
+        """Return the form for the password."""
+        response = whole(pages.page("login", wrong=wrong), 401 if wrong else 200)
+        if LOGIN not in request.cookies:
+            keep(response, LOGIN, secrets.token_urlsafe(16), 30 * 86400)
+        return response
+
+    def keep(response: Response, name: str, value: str, seconds: int) -> None:
+        response.set_cookie(
+            name, value, max_age=seconds, httponly=True, samesite="strict", secure=site.https, path="/admin"
+        )
+
+    def opened(password: str) -> str | None:
+        """Return the token of a new session, None if the password is wrong."""
+        try:
+            hasher.verify(database.fact("password") or "", password)
+        except (VerificationError, InvalidHashError):
+            return None
+        return database.open_session(SESSION)[0]
+
     @routes.get("")
     def overview(request: Request) -> Any:
         form = form_of(request)
         if form is None:
-            return whole(pages.page("login", wrong=False))
+            return asked(request)
         return whole(pages.page("admin", form=form, links=[], message="", **progress_of(site)))
 
     @routes.post("/login")
-    def login(request: Request, password: Annotated[str, Form(max_length=500)]) -> Any:
-        if not tries.passes(request.client.host if request.client else ""):
-            return PlainTextResponse("Too many tries. Wait a minute.", 429, {"retry-after": "60"})
-        try:
-            hasher.verify(database.fact("password") or "", password)
-        except (VerificationError, InvalidHashError):
-            return whole(pages.page("login", wrong=True), 401)
-        token, _ = database.open_session(SESSION)
+    async def login(request: Request, password: Annotated[str, Form(max_length=500)]) -> Any:
+        who = address_of(request), request.cookies.get(LOGIN, "")[:64]
+        if not await tries.turn(*who):
+            return PlainTextResponse("Too many tries at once. Please try again.", 429, {"retry-after": "10"})
+        token = await asyncio.get_running_loop().run_in_executor(checking, opened, password)
+        if token is None:
+            return asked(request, wrong=True)
+        tries.right(*who)
         response = RedirectResponse("/admin", 303)
-        response.set_cookie(
-            COOKIE, token, max_age=SESSION, httponly=True, samesite="strict", secure=site.https, path="/admin"
-        )
+        keep(response, COOKIE, token, SESSION)
         return response
 
     @routes.post("/logout")
@@ -109,10 +130,11 @@ def admin_routes(site: Site) -> APIRouter:
         if (no := refused(request, form)) is not None:
             return no
         made: list[str] = []
+        public = site.address or str(request.base_url).rstrip("/")
         message = ""
         try:
             for _ in range(count):
-                made.append(f"{str(request.base_url).rstrip('/')}/s/{database.add()}")
+                made.append(f"{public}/s/{database.add()}")
         except FullError:
             message = f"Only {len(made)} places were left." if made else "All places are taken."
         return whole(pages.page("admin", form=form, links=made, message=message, **progress_of(site)))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partswap.errors import PartswapError, SettingError
-from partswap.store import write_json
+from partswap.store import make_private, write_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -352,7 +352,10 @@ def write_analysis(found: Analysis, answers: pa.Table, folder: Path) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise SettingError(f"{folder} is a file, where a folder is to be.", "Choose another ({out}).")
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        make_private(folder, folder=True)
+    for name in ("analysis.md", "accuracy.png", "answers.csv"):
+        make_private(folder / name)
     text = f"{table_markdown(found)}\n\n{paragraph(found)}\n"
     (folder / "analysis.md").write_text(text, "utf-8")
     figure(found).savefig(folder / "accuracy.png", dpi=160)
@@ -362,4 +365,4 @@ def write_analysis(found: Analysis, answers: pa.Table, folder: Path) -> None:
         "accuracy": [{"setup": s, "method": m, **vars(v)} for (s, m), v in found.accuracy.items()],
         "differences": [{"setup": s, "from": m, **vars(v)} for (s, m), v in found.differences.items()],
     }  # fmt: skip
-    write_json(folder / "analysis.json", numbers)
+    write_json(folder / "analysis.json", numbers, private=True)

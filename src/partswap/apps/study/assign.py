@@ -1,4 +1,4 @@
-"""Who takes which lessons: balanced, decided by a seed, and nobody sees one pair of classes twice."""
+"""Who takes which lessons: balanced, decided by chance, and nobody sees one pair of classes twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from partswap.apps.study.folder import Block, Lesson
 from partswap.errors import SettingError
 
 
-def assign(lessons: Sequence[Lesson], participants: int, blocks: int, *, seed: int) -> tuple[tuple[Block, ...], ...]:
+def assign(
+    lessons: Sequence[Lesson], participants: int, blocks: int, rng: random.Random
+) -> tuple[tuple[Block, ...], ...]:
     """Return what each participant takes.
 
     Every next lesson is of a pair of classes that the participant has not seen, and of those one that was given least
@@ -20,7 +22,6 @@ def assign(lessons: Sequence[Lesson], participants: int, blocks: int, *, seed: i
     if participants < 1 or blocks < 1:
         raise SettingError(f"{participants} participants with {blocks} pairs each.", "Use 1 or more of both.")
     check_blocks(blocks, len({lesson.pair for lesson in lessons}))
-    rng = random.Random(f"{seed}/assignment")
     given: Counter[int] = Counter()
     swapped: Counter[int] = Counter()
     slots = []

@@ -12,8 +12,8 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
 
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
+from partswap.store import make_private
 
 metadata = sa.MetaData()
 participants = sa.Table(
@@ -35,6 +36,7 @@ participants = sa.Table(
     sa.Column("created", sa.Float, nullable=False),
     sa.Column("finished", sa.Float),
     sa.Column("code", sa.String(32)),
+    sa.Column("open_link", sa.Boolean, nullable=False, server_default=sa.false()),  # joined by it
 )
 answers = sa.Table(
     "answers",
@@ -79,6 +81,7 @@ class Participant:
 
     id: int
     slot: int
+    name: str | None
     simulated: bool
     code: str | None
     done: int  #: answered steps
@@ -128,10 +131,21 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+        self._make_private()
         with self._wait(), self.engine.connect() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
+
+    def _make_private(self) -> None:
+        """Let only its owner read the file of SQLite; those that SQLite makes beside it take after it."""
+        path = Path(self.url.database or "")
+        if self.lite and path.name not in ("", ":memory:"):
+            with suppress(OSError):  # SQLite itself says why it cannot be made
+                make_private(path)
+            for beside in path.parent.glob(f"{path.name}-*"):  # of a server that was killed, or still runs
+                with suppress(FileNotFoundError):
+                    beside.chmod(0o600)
 
     def close(self) -> None:
         """Let all connections go."""
@@ -169,11 +183,13 @@ class Database:
 
     def add(
         self, *, name: str | None = None, given: Mapping[str, str] | None = None, simulated: bool = False,
-        cap: int | None = None,
+        cap: int | None = None, token: str | None = None,
     ) -> str:  # fmt: skip
-        """Give someone a free slot; returns their token, which is kept nowhere."""
-        token = secrets.token_urlsafe(24)
-        places = len(self.steps) if cap is None else min(cap, len(self.steps))
+        """Give someone a free slot; returns their token, which is kept nowhere.
+
+        With `cap` they join by the open link, as one of so many. The token is random unless given.
+        """
+        token = token or secrets.token_urlsafe(24)
         for _ in range(20):  # another process may take a slot in between
             try:
                 with self._writing() as connection:
@@ -183,14 +199,17 @@ class Database:
                         raise KnownError(
                             "someone with this id takes part already.", "Go on in the browser you began with."
                         )
-                    taken = set(connection.scalars(sa.select(participants.c.slot)))
-                    free = next((slot for slot in range(places) if slot not in taken), None)
+                    # In one query: who sees the same people as another takes the same slot, and has to look again.
+                    taken = dict(connection.execute(sa.select(participants.c.slot, participants.c.open_link)).all())
+                    free = next((slot for slot in range(len(self.steps)) if slot not in taken), None)
                     if free is None:
-                        raise FullError(f"all {places} places of the study are taken.", "Plan more participants.")
+                        raise FullError(f"all {len(self.steps)} places are taken.", "Plan more participants.")
+                    if cap is not None and sum(taken.values()) >= cap:
+                        raise FullError(f"all {cap} places of the open link are taken.", "Open more (--open).")
                     connection.execute(
                         participants.insert().values(
                             slot=free, token=digest(token), name=name, given=json.dumps(dict(given or {})),
-                            simulated=simulated, created=time.time(),
+                            simulated=simulated, created=time.time(), open_link=cap is not None,
                         )
                     )  # fmt: skip
                 return token
@@ -211,7 +230,7 @@ class Database:
         done, last = connection.execute(
             sa.select(sa.func.count(), sa.func.max(answers.c.created)).where(answers.c.participant == row.id)
         ).one()
-        return Participant(row.id, row.slot, bool(row.simulated), row.code, done, last)
+        return Participant(row.id, row.slot, row.name, bool(row.simulated), row.code, done, last)
 
     def answer(
         self, token: str, step: int, choice: str, client_ms: float | None, *, least_ms: float = 0.0
@@ -243,7 +262,7 @@ class Database:
                 connection.execute(
                     participants.update().where(participants.c.id == who.id).values(finished=now, code=code)
                 )
-        return Outcome(Participant(who.id, who.slot, who.simulated, code, step + 1, now), stored=True)
+        return Outcome(replace(who, code=code, done=step + 1, last=now), stored=True)
 
     def delete(self, participant: int) -> bool:
         """Delete a participant and all their answers; their slot is free again. Tells whether there was one."""

@@ -1,25 +1,30 @@
 """A study on disk: ``study.json`` says everything about it, ``images/`` holds its pictures under random names.
 
-The file holds the answers. It is read by the server and never served.
+The file holds the answers and the study's secret. It is read by the server and never served; nobody but its owner can
+read it, or look into the folder.
 """
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from partswap.apps.study.secret import random_from
 from partswap.errors import FileFormatError, PartswapError
 from partswap.store import read_json, write_json
 
 SCHEMA = "partswap.study"
-VERSION = 1
+#: Studies of version 1 have no secret.
+VERSION = 2
 
 #: Left, top, right, bottom, as shares of the picture's sides.
 Box = tuple[float, float, float, float]
 #: The name of a picture: random, and nothing else.
 Name = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Secret = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _Part(BaseModel):
@@ -86,7 +91,8 @@ class Study(_Part):
     consent: str  #: paragraphs, separated by empty lines
     contact: str
     return_url: str | None  #: where the last page sends people, with their code
-    seed: int
+    seed: int  #: decided which images and pairs of classes there are
+    secret: Secret | None = Field(repr=False)  #: decides all orders (`random_for`); None in studies of version 1
     methods: tuple[Method, ...]  #: the first is held against the others
     setups: tuple[str, ...]
     pairs: tuple[ClassPair, ...]
@@ -101,6 +107,12 @@ class Study(_Part):
         """Titles of the methods by name, in order."""
         return {method.name: method.title for method in self.methods}
 
+    def random_for(self, *purpose: str | int) -> random.Random:
+        """Return random numbers for one purpose, the same every time."""
+        if self.secret is None:  # as those orders were that people have seen
+            return random.Random("/".join(str(part) for part in (self.seed, *purpose)))
+        return random_from(self.secret, *purpose)
+
     def classes_of(self, block: Block) -> tuple[str, str]:
         """Return the names of what a participant knows as A and B."""
         pair = self.pairs[self.lessons[block.lesson].pair]
@@ -109,7 +121,8 @@ class Study(_Part):
 
 def write_study(folder: Path, study: Study) -> None:
     """Write ``study.json``."""
-    write_json(folder / "study.json", {"schema": SCHEMA, "version": VERSION, **study.model_dump(mode="json")})
+    content = {"schema": SCHEMA, "version": VERSION, **study.model_dump(mode="json")}
+    write_json(folder / "study.json", content, private=True)
 
 
 def read_study(folder: str | Path) -> Study:
@@ -120,11 +133,14 @@ def read_study(folder: str | Path) -> Study:
     content = read_json(path)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileFormatError(f"{path} is not about a study.", "Make it with partswap study plan.")
-    if content.get("version") != VERSION:
+    version = content.get("version")
+    if version not in (1, VERSION):
         raise FileFormatError(
-            f"{path} has version {content.get('version')}, this partswap reads {VERSION}.",
+            f"{path} has version {version}, this partswap reads 1 and {VERSION}.",
             "Use the partswap that made it, or plan the study again.",
         )
+    if version == 1:
+        content["secret"] = None
     try:
         return Study(**{name: value for name, value in content.items() if name not in ("schema", "version")})
     except ValidationError as error:

@@ -17,6 +17,7 @@ from PIL.Image import Image
 from partswap.apps.study.assign import assign, check_blocks
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
 from partswap.apps.study.render import Album, box_of, view
+from partswap.apps.study.secret import new_secret, random_from
 from partswap.composite import highlighted
 from partswap.data.base import Dataset, open_dataset
 from partswap.errors import SettingError
@@ -61,7 +62,7 @@ class Choices:
     return_url: str | None = None
     least_seconds: float = 2.0
     attention: int = 0
-    seed: int = 0
+    seed: int = 0  #: chooses images and pairs of classes; orders and names follow from the study's secret
 
     def __post_init__(self) -> None:
         for name in ("participants", "blocks", "learning"):
@@ -132,12 +133,13 @@ def plan_study(
     album.close()
     minutes = max(1, round(choices.blocks * (2 * choices.questions * 4 + choices.learning * 6) / 60))
     methods = tuple(Method(name=name, title=METHODS.get(name).title) for name in choices.methods)
+    secret = new_secret()
     study = Study(
         title=choices.title, noun=choices.noun, contact=choices.contact, return_url=choices.return_url,
-        consent=choices.consent or CONSENT.format(noun=choices.noun, minutes=minutes), seed=choices.seed,
+        consent=choices.consent or CONSENT.format(noun=choices.noun, minutes=minutes), seed=choices.seed, secret=secret,
         methods=methods, setups=choices.setups, pairs=tuple(pairs),
         lessons=tuple(lessons), least_seconds=choices.least_seconds, attention=choices.attention,
-        slots=assign(lessons, choices.participants, choices.blocks, seed=choices.seed),
+        slots=assign(lessons, choices.participants, choices.blocks, random_from(secret, "assignment")),
         source={
             "runs": [str(run.folder) for run in opened], "data": config.data, "split": config.split,
             "test_split": choices.test_split, "model": config.model, "fingerprints": dict(first.record["fingerprints"]),

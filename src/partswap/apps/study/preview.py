@@ -7,6 +7,7 @@ from pathlib import Path
 
 from partswap.apps.study.folder import Study
 from partswap.apps.study.power import Power
+from partswap.store import make_private
 
 CSS = """
 body { margin: 0 auto; max-width: 1180px; padding: 32px 20px 60px; background: #f4f5f8; color: #1d2430;
@@ -45,6 +46,7 @@ def write_preview(folder: Path, study: Study, power: Power, *, pairs: int = 8) -
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(study.title)}: preview</title>'
         f"<style>{CSS}</style></head><body>{''.join(body)}</body></html>\n"
     )
+    make_private(path)
     path.write_text(page, "utf-8")
     return path
 

@@ -15,6 +15,7 @@ from PIL import Image
 from partswap.apps.study.folder import Box, image_path
 from partswap.grid import GridShape
 from partswap.preprocess import Preprocess
+from partswap.store import make_private
 
 #: Long side of the pictures, in pixels.
 SIDE = 480
@@ -41,7 +42,8 @@ class Album:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "images").mkdir(parents=True, exist_ok=True)
+        for place in (folder, folder / "images"):
+            make_private(place, folder=True)
         for leftover in (folder / "images").glob("?" * 32 + ".jpg"):  # of a plan that was killed
             leftover.unlink()
         self._kinds: dict[str, list[str]] = {}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Form, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,9 +23,11 @@ from partswap.apps.study import pages
 from partswap.apps.study.admin import admin_routes
 from partswap.apps.study.database import Database, FullError, KnownError, NotNowError, Participant
 from partswap.apps.study.folder import Study, image_path, read_study
-from partswap.apps.study.guard import Guard, Pace
+from partswap.apps.study.guard import Guard, Pace, address_of
+from partswap.apps.study.secret import token_from
 from partswap.apps.study.steps import Step, steps_of
 from partswap.errors import SettingError
+from partswap.store import make_private
 
 #: Answers of one participant per second; wrong links and new participants per minute from one address.
 ANSWERS, WRONG, JOINING = 10.0, 30, 60
@@ -44,11 +47,31 @@ class Site:
     study: Study
     database: Database
     open_places: int = 0  #: how many may join by the open link; 0: personal links only
-    id_name: str = "PROLIFIC_PID"
+    id_name: str = "PROLIFIC_PID"  #: who joins must bring this id, and has one place; "": none is asked for
     joining: int = JOINING  #: new participants per minute from one address
     answering: float = ANSWERS  #: answers of one participant per second
-    https: bool = False
+    address: str | None = None  #: what participants use, for links; requests for another name are refused
     steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse names that no link can have."""
+        if self.id_name and not IDS.match(self.id_name):
+            raise SettingError(f"{self.id_name!r} is no name of an id.", "Use letters and digits (--id-name).")
+        if self.address is not None and (not self.address.startswith(("https://", "http://")) or not self.names):
+            raise SettingError(f"{self.address!r} is no address of a web page.", "Use https://NAME (--address).")
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names that the study goes by, besides localhost and addresses in numbers; None: any."""
+        try:
+            return None if self.address is None else tuple(filter(None, [urlsplit(self.address).hostname]))
+        except ValueError:  # [, and no ]
+            return ()
+
+    @property
+    def https(self) -> bool:
+        """Whether cookies are sent over TLS only."""
+        return (self.address or "").startswith("https:")
 
     def steps_of(self, slot: int) -> tuple[Step, ...]:
         """Return the steps of a slot."""
@@ -65,6 +88,8 @@ class Site:
 def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
     """Return the site of a study, its database up to date; SQLite beside the study unless an address is given."""
     folder, study = Path(folder), read_study(folder)
+    make_private(folder, folder=True)  # an earlier partswap let everyone read it
+    make_private(folder / "study.json")
     missing = next(
         (n for pair in study.pairs for q in pair.questions if not image_path(folder, n := q.image).is_file()), None
     )
@@ -81,17 +106,22 @@ def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
         raise SettingError(
             "the database holds the answers of another study.", "Give this one a database of its own (--database)."
         )
+    if study.secret is None and not database.all_answers():
+        raise SettingError(
+            f"{folder} was planned by an earlier partswap: participants could work the answers out from its orders.",
+            "Plan it again; only a study that people have begun goes on as it is.",
+        )
     return Site(folder, study, database, **more)
 
 
 def make_app(site: Site) -> FastAPI:
     """Return the web application of a study."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard)
+    app.add_middleware(Guard, names=site.names)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.include_router(admin_routes(site))
     answering, wrong = Pace(site.answering, 20), Pace(WRONG / 60, WRONG)
-    joining = Pace(site.joining / 60, site.joining)
+    joining, looking = (Pace(site.joining / 60, site.joining) for _ in range(2))
     study, database = site.study, site.database
 
     def whole(content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None) -> Any:
@@ -103,7 +133,7 @@ def make_app(site: Site) -> FastAPI:
         return whole(content, status=status, script=False, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def stranger(request: Request) -> Any:
-        if not wrong.passes(_address(request)):
+        if not wrong.passes(address_of(request)):
             return note("Too many wrong links", "Please wait a minute.", 429, retry_after="60")
         return note("This link leads nowhere", "Please use the link exactly as you were given it.", 404)
 
@@ -139,33 +169,44 @@ def make_app(site: Site) -> FastAPI:
 
     @app.get("/join")
     def invitation(request: Request) -> Any:
-        token = request.cookies.get(COOKIE, "")
-        if token and database.find(token) is not None:
-            return RedirectResponse(f"/s/{token}", 303)
-        refusal = _cannot_join(site, request.query_params)
+        given = request.query_params
+        if given and not looking.passes(address_of(request)):  # ids could be tried out
+            return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
+        token = _place_of(site, given, request.cookies.get(COOKIE))
+        if token is not None:
+            return entered(token)
+        refusal = _cannot_join(site, given)
         if refusal is not None:
             return note(*refusal)
-        return whole(pages.page("join", study=study, given=list(request.query_params.items())), script=False)
+        return whole(pages.page("join", study=study, given=list(given.items())), script=False)
 
     @app.post("/join")
     async def join(request: Request) -> Any:
-        if not joining.passes(_address(request)):
+        if not joining.passes(address_of(request)):
             return note("Too many at once", "Please try again in a minute.", 429, retry_after="60")
         form = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
-        return await _threaded(_join, form)
+        return await _threaded(_join, form, request.cookies.get(COOKIE))
 
-    def _join(form: Mapping[str, str]) -> Any:
+    def _join(form: Mapping[str, str], cookie: str | None) -> Any:
+        if (token := _place_of(site, form, cookie)) is not None:
+            return entered(token)
         refusal = _cannot_join(site, form)
         if refusal is not None:
             return note(*refusal)
+        name = form.get(site.id_name)
         try:
-            token = database.add(name=form.get(site.id_name), given=form, cap=site.open_places)
+            token = _token_of(site, name)
+            return entered(database.add(name=name, given=form, cap=site.open_places, token=token))
         except FullError:
             return note("Thank you", "All places of this study are taken.", 410)
-        except KnownError:
+        except KnownError:  # this very moment, in another request; or in a study of version 1, in another browser
+            if token is not None:
+                return entered(token)
             return note(
                 "You take part already", "Please go on in the browser you began with, or use your personal link.", 409
             )
+
+    def entered(token: str) -> Response:
         response = RedirectResponse(f"/s/{token}", 303)
         response.set_cookie(
             COOKIE, token, max_age=30 * 86400, httponly=True, samesite="lax", secure=site.https, path="/"
@@ -233,6 +274,22 @@ def make_app(site: Site) -> FastAPI:
     return app
 
 
+def _token_of(site: Site, name: str | None) -> str | None:
+    """Return the token that belongs to an id; None without an id, and in studies of version 1: it is random then."""
+    return None if name is None or site.study.secret is None else token_from(site.study.secret, name)
+
+
+def _place_of(site: Site, given: Mapping[str, str], cookie: str | None) -> str | None:
+    """Return the token of someone who takes part already: whose id it is, or without an id, whose browser."""
+    name = given.get(site.id_name)
+    for token in (_token_of(site, name), cookie):
+        who = site.database.find(token) if token else None
+        # Several people may use one browser: the id says who it is, not what the one before left there.
+        if who is not None and name in (None, who.name):
+            return token
+    return None
+
+
 def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] | None:
     """Return a note's title, text and status if someone with these ids may not join now."""
     if not site.open_places:
@@ -241,11 +298,13 @@ def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] |
         return "Not at the moment", "The study takes no new participants just now. Please come back later.", 503
     if len(given) > 10 or not all(IDS.match(part) for pair in given.items() for part in pair):
         return "This link cannot be read", "Please use the link exactly as you were given it.", 400
+    if site.id_name and site.id_name not in given:
+        return (
+            "This link is not complete",
+            f"Please use the link exactly as you were given it, with {site.id_name}.",
+            400,
+        )
     return None
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
 
 
 async def _threaded(function: Any, *given: Any) -> Any:

@@ -12,7 +12,10 @@ from partswap.apps.web import served_app, server_of
 def serve(site: Site, host: str, port: int, *, behind_proxy: bool = False) -> None:
     """Serve until interrupted."""
     trusted = "127.0.0.1" if behind_proxy else ""
-    server_of(make_app(site), host, port, proxy_headers=behind_proxy, forwarded_allow_ips=trusted).run()
+    server_of(
+        make_app(site), host, port, proxy_headers=behind_proxy, forwarded_allow_ips=trusted,
+        timeout_graceful_shutdown=5,  # who waits to have a password looked at does not hold it up
+    ).run()  # fmt: skip
 
 
 def served(site: Site, port: int = 0) -> AbstractContextManager[str]:

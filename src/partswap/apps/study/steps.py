@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -55,13 +54,13 @@ def _steps(study: Study, slot: int) -> Iterator[Step]:
     yield Step(0, "consent")
     yield Step(0, "instructions")
     blocks = study.slots[slot]
-    checks = random.Random(f"{study.seed}/{slot}/attention").choices(range(len(blocks)), k=study.attention)
+    checks = study.random_for(slot, "attention").choices(range(len(blocks)), k=study.attention)
     for number, block in enumerate(blocks):
         yield Step(0, "pair", number)
         yield from _questions(study, slot, number, block, "before")
         yield from _lesson(study, slot, number, block)
         test = list(_questions(study, slot, number, block, "test"))
-        rng = random.Random(f"{study.seed}/{slot}/{number}/attention")
+        rng = study.random_for(slot, number, "attention")
         for _ in range(checks.count(number)):
             test.insert(rng.randrange(1, len(test)), Step(0, "attention", number, truth=rng.choice("AB")))
         yield from test
@@ -69,7 +68,7 @@ def _steps(study: Study, slot: int) -> Iterator[Step]:
 
 def _questions(study: Study, slot: int, number: int, block: Block, phase: str) -> Iterator[Step]:
     questions = list(study.pairs[study.lessons[block.lesson].pair].questions)
-    random.Random(f"{study.seed}/{slot}/{number}/{phase}").shuffle(questions)
+    study.random_for(slot, number, phase).shuffle(questions)
     for item, question in enumerate(questions):
         truth = "B" if question.second != block.swapped else "A"
         yield Step(0, phase, number, item, (Shown(question.image),), truth)
@@ -77,7 +76,7 @@ def _questions(study: Study, slot: int, number: int, block: Block, phase: str) -
 
 def _lesson(study: Study, slot: int, number: int, block: Block) -> Iterator[Step]:
     learning = list(study.lessons[block.lesson].learning)
-    random.Random(f"{study.seed}/{slot}/{number}/learn").shuffle(learning)
+    study.random_for(slot, number, "learn").shuffle(learning)
     for item, pair in enumerate(learning):
         # A always stands on the left: which of the two is the query is nobody's business.
         sides = (pair.distractor, pair.query) if block.swapped else (pair.query, pair.distractor)
