@@ -22,6 +22,11 @@ def _templates() -> jinja2.Environment:
     return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
+def part_of(step: Step) -> tuple[Any, ...]:
+    """Return which part of which block a step belongs to."""
+    return step.block, PHASES.get(step.phase)
+
+
 def page(name: str, **values: Any) -> str:
     """Return a page."""
     return _templates().get_template(f"{name}.html").render(**values)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,8 @@ from partswap.errors import SettingError
 ANSWERS, WRONG, JOINING = 10.0, 30, 60
 #: A browser that joined by the open link is known by this cookie.
 COOKIE = "partswap_study"
+#: Steps whose pictures are loaded ahead.
+AHEAD = 2
 #: How pictures may be kept: they never change.
 KEPT = "private, max-age=86400, immutable"
 #: Ids that recruiting services send along with the open link, the first one being the person's.
@@ -55,6 +58,11 @@ class Site:
         if slot not in self.steps:
             self.steps[slot] = steps_of(self.study, slot)
         return self.steps[slot]
+
+    def ahead_of(self, who: Participant) -> tuple[Step, ...]:
+        """Return the next steps whose pictures may be loaded ahead: not those of another part, which may tell labels."""
+        steps = self.steps_of(who.slot)[who.done : who.done + 1 + AHEAD]
+        return tuple(takewhile(lambda step: pages.part_of(step) == pages.part_of(steps[0]), steps[1:]))
 
     @property
     def paused(self) -> bool:
@@ -116,8 +124,8 @@ def make_app(site: Site) -> FastAPI:
         steps = site.steps_of(who.slot)
         if who.done >= len(steps):
             return pages.thanks_html(study, who.code or "")
-        upcoming = [shown.image for step in steps[who.done + 1 : who.done + 3] for shown in step.shown]
-        return pages.step_html(study, steps[who.done], len(steps), token, tuple(upcoming))
+        upcoming = tuple(shown.image for step in site.ahead_of(who) for shown in step.shown)
+        return pages.step_html(study, steps[who.done], len(steps), token, upcoming)
 
     @app.exception_handler(NotNowError)
     def wait(request: Request, _error: NotNowError) -> Response:
@@ -219,7 +227,7 @@ def make_app(site: Site) -> FastAPI:
         if who is None:
             return stranger(request)
         # What a participant has seen, sees, or is about to see; the name of another picture opens nothing.
-        steps = site.steps_of(who.slot)[: who.done + 3]
+        steps = site.steps_of(who.slot)[: who.done + 1] + site.ahead_of(who)
         if not any(shown.image == name for step in reversed(steps) for shown in step.shown):
             return stranger(request)
         path = image_path(site.folder, name)
