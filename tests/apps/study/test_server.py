@@ -106,6 +106,36 @@ def test_pages_work_without_javascript(tmp_path):
     assert "<html" in refused.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404), ("GET", "/static/nowhere.css", 404), ("GET", "/s/", 404), ("GET", "/admin/nowhere", 404),
+        ("GET", "/admin/login", 405), ("GET", "/admin/pause", 405), ("POST", "/robots.txt", 405),
+        ("POST", "/admin/login", 422),
+    ],
+)  # fmt: skip
+def test_what_leads_nowhere_is_answered_with_a_page(tmp_path, method: str, path: str, status: int):
+    client = client_of(site_of(tmp_path))
+    page = client.request(method, path, headers={"accept": "text/html,*/*;q=0.8", "content-length": "0"})
+    assert page.status_code == status
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/static/study.css" in page.text
+    assert re.search(r"<h1[^>]*>.+</h1>", page.text)
+    assert status != 405 or page.headers["allow"]
+    told = client.request(method, path, headers={**JSON, "content-length": "0"})
+    assert told.status_code == status
+    assert told.json()["error"]
+
+
+def test_a_trailing_slash_leads_to_the_page_or_to_a_page_that_says_no(tmp_path):
+    site = site_of(tmp_path)
+    client = client_of(site)
+    for path in (f"/s/{site.database.add()}", "/join", "/admin", "/nowhere"):
+        page = client.get(f"{path}/", follow_redirects=True)
+        assert page.status_code == client.get(path).status_code
+        assert page.headers["content-type"].startswith("text/html")
+
+
 def test_what_cannot_be_an_answer_is_refused(tmp_path):
     site = site_of(tmp_path)
     client, token = client_of(site), site.database.add()

@@ -18,6 +18,7 @@ from fastapi import FastAPI, Form, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from partswap.apps.study import pages
 from partswap.apps.study.admin import admin_routes
@@ -106,8 +107,8 @@ def make_app(site: Site) -> FastAPI:
         text = pages.page("layout", title=study.title, content=content, script="study.js" if script else None)
         return HTMLResponse(text, status_code=status, headers=dict(headers or {}))
 
-    def note(title: str, text: str, status: int, **headers: str) -> Any:
-        content = pages.page("note", title=title, text=text)
+    def note(title: str, text: str, status: int, *, back: str | None = None, **headers: str) -> Any:
+        content = pages.page("note", title=title, text=text, link=back and (back, "Go back"))
         return whole(content, status=status, script=False, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def stranger(request: Request) -> Any:
@@ -116,9 +117,10 @@ def make_app(site: Site) -> FastAPI:
         return note("This link leads nowhere", "Please use the link exactly as you were given it.", 404)
 
     def refused(request: Request, status: int, **told: str) -> Any:
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse(told, status, {"retry-after": "1"} if "wait" in told else {})
-        return note("Not yet" if "wait" in told else "This cannot be done", " ".join(told.values()), status)
+        title, text = "Not yet" if "wait" in told else "This cannot be done", " ".join(told.values())
+        return note(title, text, status, back=request.url.path)
 
     def content(who: Participant, token: str) -> str:
         steps = site.steps_of(who.slot)
@@ -130,14 +132,21 @@ def make_app(site: Site) -> FastAPI:
     @app.exception_handler(NotNowError)
     def wait(request: Request, _error: NotNowError) -> Response:
         text = "Your answer is not stored yet, and not lost: please wait a moment. The page tries again by itself."
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse({"wait": text}, 503, headers={"retry-after": "3"})
         found: Response = note("Please wait a moment", text, 503, retry_after="3")
         return found
 
     @app.exception_handler(RequestValidationError)
-    def unclear(_request: Request, _error: RequestValidationError) -> Response:
-        return JSONResponse({"error": "The request cannot be read."}, 422)
+    def unclear(request: Request, _error: RequestValidationError) -> Any:
+        return nothing_here(request, HTTPException(422))
+
+    @app.exception_handler(HTTPException)
+    def nothing_here(request: Request, error: HTTPException) -> Any:
+        title, text = pages.REFUSALS.get(error.status_code, pages.REFUSALS[400])
+        if pages.wants_json(request):
+            return JSONResponse({"error": text}, error.status_code, error.headers)
+        return note(title, text, error.status_code, **{k.replace("-", "_"): v for k, v in (error.headers or {}).items()})
 
     @app.get("/")
     def entrance() -> Any:
@@ -186,7 +195,7 @@ def make_app(site: Site) -> FastAPI:
         if who is None:
             return stranger(request)
         text = content(who, token)
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse({"step": who.done, "html": text})
         return whole(text)
 
@@ -217,7 +226,7 @@ def make_app(site: Site) -> FastAPI:
             return stranger(request)
         if found.early:
             return refused(request, 425, wait="Please go back and look a little longer.")
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse({"step": found.participant.done, "html": content(found.participant, token)})
         return RedirectResponse(f"/s/{token}", 303)
 
