@@ -202,6 +202,7 @@ def test_an_administrators_forms_need_their_own_token(site, client):
         ("/admin/delete", {"participant": person}),
         ("/admin/pause", {"paused": "true"}),
         ("/admin/links", {"count": 1}),
+        ("/admin/trial", {"place": 1}),
         ("/admin/logout", {}),
     ):
         assert client.post(path, data=data).status_code == 422  # no form at all

@@ -70,17 +70,19 @@ def step_html(study: Study, step: Step, total: int, token: str, upcoming: tuple[
         ahead=" ".join(picture_url(token, name) for name in upcoming),
         progress=round(100 * step.number / total),
         least_ms=round(1000 * study.least_seconds) if step.phase == "learn" else 0,
+        # The first look begins with the step that announces a pair.
+        opens=step.item == 0 and step.phase in ("learn", "test"),
     )
 
 
-def thanks_html(study: Study, code: str) -> str:
+def thanks_html(study: Study, code: str, *, trial: bool = False) -> str:
     """Return the last page's content."""
     onward = None
     if study.return_url is not None:
         joint = "&" if "?" in study.return_url else "?"
         onward = study.return_url.replace("{code}", code)
         onward = onward if "{code}" in study.return_url else f"{onward}{joint}cc={code}"
-    return page("step_thanks", study=study, code=code, onward=onward)
+    return page("step_thanks", study=study, code=code, onward=onward, trial=trial)
 
 
 def picture_url(token: str, name: str) -> str:

@@ -26,6 +26,7 @@ from partswap.apps.study.database import Database, FullError, KnownError, NotNow
 from partswap.apps.study.folder import Study, image_path, read_study
 from partswap.apps.study.guard import Guard, Pace
 from partswap.apps.study.steps import Step, steps_of
+from partswap.apps.study.trials import Trials
 from partswap.errors import SettingError
 
 #: Answers of one participant per second; wrong links and new participants per minute from one address.
@@ -52,6 +53,7 @@ class Site:
     joining: int = JOINING  #: new participants per minute from one address
     answering: float = ANSWERS  #: answers of one participant per second
     https: bool = False
+    trials: Trials = field(default_factory=Trials)
     steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
 
     def steps_of(self, slot: int) -> tuple[Step, ...]:
@@ -64,6 +66,10 @@ class Site:
         """Return the next steps whose pictures may be loaded ahead: not those of another part, which may tell labels."""
         steps = self.steps_of(who.slot)[who.done : who.done + 1 + AHEAD]
         return tuple(takewhile(lambda step: pages.part_of(step) == pages.part_of(steps[0]), steps[1:]))
+
+    def people_of(self, token: str) -> Database | Trials:
+        """Return where to look for whoever has a token: in the database, or among the trials."""
+        return self.trials if token in self.trials else self.database
 
     @property
     def paused(self) -> bool:
@@ -103,8 +109,12 @@ def make_app(site: Site) -> FastAPI:
     joining = Pace(site.joining / 60, site.joining)
     study, database = site.study, site.database
 
-    def whole(content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None) -> Any:
-        text = pages.page("layout", title=study.title, content=content, script="study.js" if script else None)
+    def whole(
+        content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None,
+        trial: bool = False,
+    ) -> Any:  # fmt: skip
+        name = "study.js" if script else None
+        text = pages.page("layout", title=study.title, content=content, script=name, kind="trial" if trial else "")
         return HTMLResponse(text, status_code=status, headers=dict(headers or {}))
 
     def note(title: str, text: str, status: int, *, back: str | None = None, **headers: str) -> Any:
@@ -125,7 +135,7 @@ def make_app(site: Site) -> FastAPI:
     def content(who: Participant, token: str) -> str:
         steps = site.steps_of(who.slot)
         if who.done >= len(steps):
-            return pages.thanks_html(study, who.code or "")
+            return pages.thanks_html(study, who.code or "", trial=token in site.trials)
         upcoming = tuple(shown.image for step in site.ahead_of(who) for shown in step.shown)
         return pages.step_html(study, steps[who.done], len(steps), token, upcoming)
 
@@ -191,13 +201,13 @@ def make_app(site: Site) -> FastAPI:
 
     @app.get("/s/{token}")
     def show(token: str, request: Request) -> Any:
-        who = database.find(token)
+        who = site.people_of(token).find(token)
         if who is None:
             return stranger(request)
         text = content(who, token)
         if pages.wants_json(request):
             return JSONResponse({"step": who.done, "html": text})
-        return whole(text)
+        return whole(text, trial=token in site.trials)
 
     @app.post("/s/{token}")
     def answer(
@@ -209,7 +219,8 @@ def make_app(site: Site) -> FastAPI:
     ) -> Any:
         if not answering.passes(token):
             return refused(request, 429, wait="That was very fast. Please go on in a moment.")
-        who = database.find(token)
+        people = site.people_of(token)
+        who = people.find(token)
         if who is None:
             return stranger(request)
         steps = site.steps_of(who.slot)
@@ -221,7 +232,7 @@ def make_app(site: Site) -> FastAPI:
             client_ms = None
         # A page needs a moment to be shown; half the time is what no honest clock falls short of.
         least = 500 * study.least_seconds if steps[step].phase == "learn" else 0.0
-        found = database.answer(token, step, choice, client_ms, least_ms=least)
+        found = people.answer(token, step, choice, client_ms, least_ms=least)
         if found is None:
             return stranger(request)
         if found.early:
@@ -232,7 +243,7 @@ def make_app(site: Site) -> FastAPI:
 
     @app.get("/s/{token}/i/{name}.jpg")
     def picture(token: str, name: str, request: Request) -> Any:
-        who = database.find(token)
+        who = site.people_of(token).find(token)
         if who is None:
             return stranger(request)
         # What a participant has seen, sees, or is about to see; the name of another picture opens nothing.
