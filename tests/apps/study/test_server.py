@@ -109,9 +109,9 @@ def test_pages_work_without_javascript(tmp_path):
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/nowhere", 404), ("GET", "/static/nowhere.css", 404), ("GET", "/s/", 404), ("GET", "/admin/nowhere", 404),
-        ("GET", "/admin/login", 405), ("GET", "/admin/pause", 405), ("POST", "/robots.txt", 405),
-        ("POST", "/admin/login", 422),
+        ("GET", "/nowhere", 404), ("GET", "/static/nowhere.css", 404), ("GET", "/s/", 404),
+        ("GET", "/admin/nowhere", 404), ("GET", "/admin/login", 405), ("GET", "/admin/pause", 405),
+        ("POST", "/robots.txt", 405), ("POST", "/admin/login", 422),
     ],
 )  # fmt: skip
 def test_what_leads_nowhere_is_answered_with_a_page(tmp_path, method: str, path: str, status: int):

@@ -18,7 +18,7 @@ h1 { font-size: 26px; margin: 0 0 8px; }
 h2 { font-size: 20px; margin: 40px 0 0; padding-top: 14px; border-top: 1px solid var(--line); }
 h3 { font-size: 15px; margin: 18px 0 8px; }
 p { color: var(--soft); margin: 0 0 10px; max-width: 80ch; }
-code { font: 0.9em ui-monospace, monospace; overflow-wrap: anywhere; }
+code { font: 0.9em ui-monospace, monospace; display: block; overflow-wrap: anywhere; }
 .lesson { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 200px), 1fr)); gap: 12px; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 3px; }
 .tests { display: grid; grid-template-columns: repeat(auto-fill, minmax(96px, 1fr)); gap: 6px; }

@@ -63,7 +63,7 @@ class Site:
         return self.steps[slot]
 
     def ahead_of(self, who: Participant) -> tuple[Step, ...]:
-        """Return the next steps whose pictures may be loaded ahead: not those of another part, which may tell labels."""
+        """Return the next steps whose pictures may be loaded ahead: none of another part, which may tell labels."""
         steps = self.steps_of(who.slot)[who.done : who.done + 1 + AHEAD]
         return tuple(takewhile(lambda step: pages.part_of(step) == pages.part_of(steps[0]), steps[1:]))
 
@@ -156,7 +156,8 @@ def make_app(site: Site) -> FastAPI:
         title, text = pages.REFUSALS.get(error.status_code, pages.REFUSALS[400])
         if pages.wants_json(request):
             return JSONResponse({"error": text}, error.status_code, error.headers)
-        return note(title, text, error.status_code, **{k.replace("-", "_"): v for k, v in (error.headers or {}).items()})
+        headers = {name.replace("-", "_"): value for name, value in (error.headers or {}).items()}
+        return note(title, text, error.status_code, **headers)
 
     @app.get("/")
     def entrance() -> Any:

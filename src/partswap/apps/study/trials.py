@@ -40,8 +40,10 @@ class Trials:
     ) -> Outcome | None:
         """Go on to the next step, as `Database.answer` does; the answer is forgotten."""
         who = self._people.get(token)
-        if who is None or step != who.done:
-            return who and Outcome(who, stored=False)
+        if who is None:
+            return None
+        if step != who.done:
+            return Outcome(who, stored=False)
         now = time.time()
         if who.last is not None and 1000 * (now - who.last) < least_ms:
             return Outcome(who, stored=False, early=True)
