@@ -112,6 +112,9 @@ def serve(
     simulate: Annotated[
         int, typer.Option(help="Let so many simulated participants take the study, analyse what they did, and end.")
     ] = 0,
+    trial: Annotated[
+        int, typer.Option("--try", help="Go through the study as participant number N does; nothing is stored.")
+    ] = 0,
     noise: Annotated[float, typer.Option(help="Noise of simulated comparisons, in cosine.")] = 0.01,
     lapse: Annotated[float, typer.Option(help="How often simulated participants do not look.")] = 0.05,
     seed: Seed = 0,
@@ -130,6 +133,9 @@ def serve(
         _simulate(open_site(folder, database), simulate, noise, lapse, seed, folder)
         return
     check_free(host, port)
+    if trial:
+        _try(folder, trial, host, port)
+        return
     name = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     public = (address or f"http://{name}:{port}").rstrip("/")
     site = open_site(folder, database, open_places=open_places, id_name=id_name, address=public)
@@ -149,6 +155,27 @@ def serve(
         say(f"no links yet: make some at {public}/admin, or with --links N")
     say(f"serving {folder} at {public} (stop with Ctrl-C)")
     run(site, host, port, behind_proxy=behind_proxy)
+
+
+def _try(folder: Path, number: int, host: str, port: int) -> None:
+    """Serve one trial, beside whatever is stored; the server wants a database, and gets one that is thrown away."""
+    from tempfile import TemporaryDirectory
+
+    from partswap.apps.study.server import open_site
+    from partswap.apps.study.serving import serve as run
+
+    with TemporaryDirectory() as temporary:
+        site = open_site(folder, f"sqlite:///{Path(temporary) / 'nothing.db'}")
+        places = len(site.study.slots)
+        try:
+            if not 1 <= number <= places:
+                raise SettingError(f"there is no participant {number}.", f"Try a number from 1 to {places}.")
+            name = "localhost" if host == "0.0.0.0" else host
+            say(f"as participant {number} of {places}: http://{name}:{port}/s/{site.trials.add(number - 1)}")
+            say("nothing is stored (stop with Ctrl-C)")
+            run(site, host, port)
+        finally:
+            site.database.close()
 
 
 def _simulate(site: Site, count: int, noise: float, lapse: float, seed: int, folder: Path) -> None:

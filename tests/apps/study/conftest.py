@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from study_files import Postgres, postgres_server
+from partswap.apps.study.server import Site, open_site
+from partswap.apps.study.serving import served
+from study_files import Postgres, make_study, postgres_server
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,20 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
         return lambda: f"sqlite:///{tmp_path / 'answers.db'}"
     server: Postgres = request.getfixturevalue("postgres")
     return server.new
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    make_study(tmp_path, side=224, learning=2, questions=2, attention=1, least_seconds=0.3)
+    return open_site(tmp_path, open_places=4)
+
+
+@pytest.fixture
+def base(site: Site) -> Iterator[str]:
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []

@@ -2,66 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import expect
 
 from devices import DESKTOP, PHONE
 from partswap.apps.study.admin import set_password
-from partswap.apps.study.server import Site, open_site
-from partswap.apps.study.serving import served
-from study_files import make_study
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    make_study(tmp_path, side=224, learning=2, questions=2, attention=1, least_seconds=0.3)
-    return open_site(tmp_path, open_places=4)
-
-
-@pytest.fixture
-def base(site: Site) -> Iterator[str]:
-    with served(site) as address:
-        yield address
-
-
-@pytest.fixture
-def errors() -> list[str]:
-    return []
-
-
-def opened(context: BrowserContext, link: str, errors: list[str]) -> Page:
-    page = context.new_page()
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.goto(link)
-    return page
-
-
-def number(page: Page) -> int:
-    return int(page.locator("#step").get_attribute("data-step"))
-
-
-def phase(page: Page) -> str:
-    return str(page.locator("#step").get_attribute("data-phase"))
-
-
-def ready(page: Page, step: int) -> None:
-    """Wait until a step can be answered."""
-    expect(page.locator(f"#step[data-step='{step}'] button[name=choice]").first).to_be_enabled(timeout=15_000)
-
-
-def choice_for(site: Site, step: int) -> str:
-    known = site.steps_of(0)[step]
-    return known.truth or known.choices[0]
-
-
-def findings(page: Page) -> list[str]:
-    found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
+from study_pages import choice_for, findings, opened, opens, phase, ready
 
 
 @pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -72,7 +18,10 @@ def test_a_whole_study_is_taken(device, browser, site, base, errors):
     page = opened(context, f"{base}/s/{site.database.add()}", errors)
     steps, looked = site.steps_of(0), set()
     for step in steps:
-        ready(page, step.number)
+        if opens(site, step.number):
+            expect(page.locator(f"#step[data-step='{step.number}'] .opening h1")).to_be_visible()
+            assert findings(page) == []
+        ready(page, step.number, site)
         assert phase(page) == step.phase
         if step.phase not in looked:
             looked.add(step.phase)
@@ -101,6 +50,9 @@ def test_the_keyboard_alone_is_enough(browser, site, base, errors):
     page = opened(browser.new_context(**DESKTOP), f"{base}/s/{site.database.add()}", errors)
     keys = {"A": "a", "B": "b", "unknown": "d", "next": "Enter"}
     for step in site.steps_of(0):
+        if opens(site, step.number):
+            expect(page.locator(f"#step[data-step='{step.number}'] .opening h1")).to_be_focused()
+            page.keyboard.press("Enter")
         ready(page, step.number)
         if step.phase in ("consent", "test"):  # by the way a screen reader goes: to the button, and press it
             wanted = page.locator(f"button[value='{choice_for(site, step.number)}']")
@@ -142,10 +94,10 @@ def test_a_reload_and_a_second_tab_go_on_where_it_was(browser, site, base, error
     second = opened(context, link, errors)
     ready(second, 4)
     second.click(f"button[value='{choice_for(site, 4)}']")
-    ready(second, 5)
+    ready(second, 5, site)
     # The first tab is behind: its answer is not stored again, and it catches up.
     page.click("button[name=choice] >> nth=-1")
-    ready(page, 5)
+    ready(page, 5, site)
     assert len(site.database.all_answers()) == 5
     assert site.database.all_answers()[4]["choice"] == choice_for(site, 4)
     assert errors == []
@@ -174,7 +126,7 @@ def test_an_answer_outlives_a_lost_connection_and_a_reload(browser, site, base, 
     page.close()
     context.set_offline(False)
     again = opened(context, link, errors)
-    ready(again, 5)
+    ready(again, 5, site)
     stored = site.database.all_answers()
     assert [row["choice"] for row in stored] == [choice_for(site, step) for step in range(5)]
     context.close()
@@ -207,6 +159,10 @@ def test_the_administrators_page(device, browser, site, base, errors):
     links = page.locator("textarea").input_value().split("\n")
     assert findings(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.reload()  # which makes no new ones
+    assert page.locator("textarea").input_value().split("\n") == links
+    assert len(site.database.everyone()) == 2
+    page.click("text=Administration")
     taker = opened(
         browser.new_context(**DESKTOP), links[0].replace("http://127.0.0.1", base.rpartition(":")[0]), errors
     )
@@ -217,10 +173,12 @@ def test_the_administrators_page(device, browser, site, base, errors):
     expect(page.locator(".tiles li").nth(1)).to_have_text("1 under way", timeout=15_000)
     page.click("text=Pause recruiting")
     expect(page.locator("text=nobody new can join")).to_be_visible()
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.fill("#participant", str(site.database.everyone()[0]["id"]))
+    page.locator("tbody tr").first.get_by_role("link", name="Delete participant").click()
+    expect(page.locator("h1")).to_contain_text("Delete participant")
+    assert findings(page) == []
     page.click("button.danger")
     expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.get_by_role("status")).to_contain_text("are deleted")
     assert len(site.database.everyone()) == 1
     assert errors == []
     context.close()

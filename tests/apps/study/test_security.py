@@ -134,6 +134,31 @@ def test_a_picture_is_opened_to_those_who_are_shown_it_only(site, client):
     assert client.get(f"/s/{other}/i/{'0' * 32}.jpg").status_code == 404
 
 
+def test_pictures_are_loaded_ahead_within_a_part_only(site, client):
+    """The last questions of the first look do not bring the labelled pictures of the lesson."""
+    token = site.database.add()
+    steps = site.steps_of(0)
+    for step in steps:
+        text = client.get(f"/s/{token}").text
+        part = {"attention": "test"}.get(step.phase, step.phase)
+        same = {
+            shown.image
+            for later in steps[step.number + 1 : step.number + 3]
+            if (later.block, {"attention": "test"}.get(later.phase, later.phase)) == (step.block, part)
+            for shown in later.shown
+        }
+        ahead = re.search(r'data-ahead="([^"]*)"', text)[1].split()
+        assert {Path(address).stem for address in ahead} == same
+        seen = {shown.image for earlier in steps[: step.number + 1] for shown in earlier.shown}
+        for shown in (shown for later in steps[step.number + 1 : step.number + 4] for shown in later.shown):
+            status = client.get(f"/s/{token}/i/{shown.image}.jpg").status_code
+            assert (status == 200) == (shown.image in same | seen)  # 404, and 429 after many
+        client.post(f"/s/{token}", data={"step": step.number, "choice": step.choices[0]}, headers=JSON)
+        if step.number % 15 == 14:
+            time.sleep(1.2)
+    assert site.database.find(token).code
+
+
 def test_no_path_leads_out_of_the_study(site):
     token = site.database.add()
     with served(site) as base:
@@ -179,6 +204,7 @@ def test_an_administrators_forms_need_their_own_token(site, client):
         ("/admin/delete", {"participant": person}),
         ("/admin/pause", {"paused": "true"}),
         ("/admin/links", {"count": 1}),
+        ("/admin/trial", {"place": 1}),
         ("/admin/logout", {}),
     ):
         assert client.post(path, data=data).status_code == 422  # no form at all

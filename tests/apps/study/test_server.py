@@ -112,6 +112,36 @@ def test_pages_work_without_javascript(tmp_path):
     assert "<html" in refused.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404), ("GET", "/static/nowhere.css", 404), ("GET", "/s/", 404),
+        ("GET", "/admin/nowhere", 404), ("GET", "/admin/login", 405), ("GET", "/admin/pause", 405),
+        ("POST", "/robots.txt", 405), ("POST", "/admin/login", 422),
+    ],
+)  # fmt: skip
+def test_what_leads_nowhere_is_answered_with_a_page(tmp_path, method: str, path: str, status: int):
+    client = client_of(site_of(tmp_path))
+    page = client.request(method, path, headers={"accept": "text/html,*/*;q=0.8", "content-length": "0"})
+    assert page.status_code == status
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/static/study.css" in page.text
+    assert re.search(r"<h1[^>]*>.+</h1>", page.text)
+    assert status != 405 or page.headers["allow"]
+    told = client.request(method, path, headers={**JSON, "content-length": "0"})
+    assert told.status_code == status
+    assert told.json()["error"]
+
+
+def test_a_trailing_slash_leads_to_the_page_or_to_a_page_that_says_no(tmp_path):
+    site = site_of(tmp_path)
+    client = client_of(site)
+    for path in (f"/s/{site.database.add()}", "/join", "/admin", "/nowhere"):
+        page = client.get(f"{path}/", follow_redirects=True)
+        assert page.status_code == client.get(path).status_code
+        assert page.headers["content-type"].startswith("text/html")
+
+
 def test_what_cannot_be_an_answer_is_refused(tmp_path):
     site = site_of(tmp_path)
     client, token = client_of(site), site.database.add()
@@ -263,7 +293,7 @@ def logged_in(site: Site) -> tuple[TestClient, str]:
 def test_the_administrator_sees_pauses_invites_exports_and_deletes(tmp_path, new_database: Callable[[], str]):
     site = site_of(tmp_path, new_database(), open_places=3)
     client, form = logged_in(site)
-    page = client.post("/admin/links", data={"form": form, "count": 2}).text
+    page = client.post("/admin/links", data={"form": form, "count": 2}, follow_redirects=True).text
     links = re.findall(r"http://testserver/s/([\w-]+)", page)
     assert len(set(links)) == 2
     go_to(client_of(site), site, links[0], 5)
@@ -276,13 +306,87 @@ def test_the_administrator_sees_pauses_invites_exports_and_deletes(tmp_path, new
     assert client.get("/admin/answers.exe").status_code == 404
     assert client.post("/admin/pause", data={"form": form, "paused": "true"}).status_code == 303
     assert site.paused
-    assert "only 2" in client.post("/admin/links", data={"form": form, "count": 9}).text.lower()
+    page = client.post("/admin/links", data={"form": form, "count": 9}, follow_redirects=True).text
+    assert "only 2" in page.lower()
     person = site.database.everyone()[0]["id"]
-    assert client.post("/admin/delete", data={"form": form, "participant": person}).status_code == 303
+    # A button of the row leads to a page that asks; nothing happens before that is answered.
+    assert f'href="/admin/delete/{person}"' in client.get("/admin").text
+    asked = client.get(f"/admin/delete/{person}").text
+    assert f"Delete participant {person}?" in asked
+    assert len(site.database.everyone()) == 4
+    assert form in asked
+    deleted = client.post("/admin/delete", data={"form": form, "participant": person}, follow_redirects=True)
+    assert f"Participant {person} and all their answers are deleted." in deleted.text
     assert site.database.find(links[0]) is None
     assert site.database.all_answers() == []
+    for number in (person, 999):
+        assert client.get(f"/admin/delete/{number}").status_code == 404
+    again = client.post("/admin/delete", data={"form": form, "participant": person}, follow_redirects=True)
+    assert "There is no participant" in again.text
     assert client.post("/admin/logout", data={"form": form}).status_code == 303
+    assert client.get(f"/admin/delete/{person}").headers["location"] == "/admin"
     assert client.get("/admin/progress").status_code == 401
+
+
+def test_the_page_of_links_may_be_loaded_again(tmp_path):
+    site = site_of(tmp_path)
+    client, form = logged_in(site)
+    posted = client.post("/admin/links", data={"form": form, "count": 2})
+    assert (posted.status_code, posted.headers["location"]) == (303, "/admin/links")
+    pages = {client.get("/admin/links").text for _ in range(3)}
+    assert len(pages) == 1
+    assert len(site.database.everyone()) == 2
+    # They are for whoever made them, until they log out.
+    assert client_of(site).get("/admin/links").headers["location"] == "/admin"
+    client.post("/admin/logout", data={"form": form})
+    assert client.get("/admin/links").headers["location"] == "/admin"
+
+
+def test_a_trial_goes_through_everything_and_stores_nothing(tmp_path):
+    make_study(tmp_path, return_url="https://example.org/done")
+    site = site_of(tmp_path, answering=1000.0)
+    client, form = logged_in(site)
+    before = (tmp_path / "answers.db").read_bytes() + (tmp_path / "answers.db-wal").read_bytes()
+    link = client.post("/admin/trial", data={"form": form, "place": 2}).headers["location"]
+    for step in site.steps_of(1):
+        page = client.get(link)
+        assert "Trial: nothing that you answer is stored." in page.text
+        seen = read_page(page.text)
+        assert (seen.step, seen.phase) == (step.number, step.phase)
+        for image in seen.images:
+            assert client.get(image["src"]).status_code == 200
+        assert client.post(link, data={"step": step.number, "choice": step.choices[0]}).status_code == 303
+    thanks = client.get(link).text
+    assert "This was a trial" in thanks
+    assert 'href="https://example.org' not in thanks  # nobody comes back from a trial
+    assert site.database.everyone() == site.database.all_answers() == []
+    assert (tmp_path / "answers.db").read_bytes() + (tmp_path / "answers.db-wal").read_bytes() == before
+    # It keeps to the rules of the study: no step before its time, no answer that there is not.
+    link = f"/s/{site.trials.add(0)}"
+    assert client.post(link, data={"step": 3, "choice": "A"}).status_code == 409
+    assert client.post(link, data={"step": 0, "choice": "A"}).status_code == 422
+    for wrong in (0, 5):
+        assert client.post("/admin/trial", data={"form": form, "place": wrong}).status_code == 422
+    assert client.post("/admin/trial", data={"form": "guessed", "place": 1}).status_code == 403
+    assert "Trial:" not in client.get(f"/s/{site.database.add()}").text
+
+
+def test_a_trial_waits_as_long_as_a_participant(tmp_path):
+    make_study(tmp_path, least_seconds=60.0)
+    site = site_of(tmp_path, answering=1000.0)
+    client, link = client_of(site), f"/s/{site.trials.add(0)}"
+    learn = next(step.number for step in site.steps_of(0) if step.phase == "learn")
+    for step in site.steps_of(0)[:learn]:
+        client.post(link, data={"step": step.number, "choice": step.choices[0]})
+    early = client.post(link, data={"step": learn, "choice": "next"})
+    assert early.status_code == 425
+    assert f'href="{link}"' in early.text  # and the way back
+
+
+def test_old_trials_are_forgotten(tmp_path):
+    site = site_of(tmp_path)
+    tokens = [site.trials.add(0) for _ in range(120)]
+    assert [token in site.trials for token in tokens] == [False] * 20 + [True] * 100
 
 
 def test_a_password_is_kept_hashed_and_shown_once(tmp_path):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from fastapi import APIRouter, Form, Request
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from partswap.apps.study import pages
 from partswap.apps.study.database import Database, FullError
@@ -45,22 +45,29 @@ def admin_routes(site: Site) -> APIRouter:
     routes = APIRouter(prefix="/admin")
     database, hasher, tries = site.database, PasswordHasher(), Tries()
     checking = ThreadPoolExecutor(1)  # a check takes much memory, on purpose: one at a time
+    #: New links of each session, and a message: tokens are nowhere in the database, and a page may be loaded again.
+    new_links: dict[str, tuple[list[str], str]] = {}
 
     def form_of(request: Request) -> str | None:
         token = request.cookies.get(COOKIE, "")
         return database.session_form(token) if token else None
 
-    def whole(content: str, status: int = 200) -> HTMLResponse:
+    def whole(content: str, status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
         title = f"{site.study.title}: administration"
-        return HTMLResponse(pages.page("layout", title=title, content=content, script="admin.js"), status_code=status)
+        text = pages.page("layout", title=title, content=content, script="admin.js", kind="office")
+        return HTMLResponse(text, status_code=status, headers=headers)
+
+    def note(title: str, text: str, status: int, **headers: str) -> HTMLResponse:
+        content = pages.page("note", title=title, text=text, link=("/admin", "Administration"))
+        return whole(content, status, {name.replace("_", "-"): value for name, value in headers.items()})
 
     def refused(request: Request, form: str) -> Response | None:
         """Return a refusal unless the form was ours and someone is logged in."""
         known = form_of(request)
         if known is None:
-            return PlainTextResponse("Log in first.", 401)
+            return note("Log in first", "Nobody is logged in, or not any more.", 401)
         if not hmac.compare_digest(known.encode(), form.encode()):
-            return PlainTextResponse("The form is not of this session.", 403)
+            return note("Nothing was done", "The form is not of this session. Please try again.", 403)
         return None
 
     def asked(request: Request, *, wrong: bool = False) -> HTMLResponse:
@@ -84,17 +91,18 @@ def admin_routes(site: Site) -> APIRouter:
         return database.open_session(SESSION)[0]
 
     @routes.get("")
-    def overview(request: Request) -> Any:
+    def overview(request: Request, deleted: int | None = None) -> Any:
         form = form_of(request)
         if form is None:
             return asked(request)
-        return whole(pages.page("admin", form=form, links=[], message="", **progress_of(site)))
+        message = "" if deleted is None else f"Participant {deleted} and all their answers are deleted."
+        return whole(pages.page("admin", form=form, message=message, **progress_of(site)))
 
     @routes.post("/login")
     async def login(request: Request, password: Annotated[str, Form(max_length=500)]) -> Any:
         who = address_of(request), request.cookies.get(LOGIN, "")[:64]
         if not await tries.turn(*who):
-            return PlainTextResponse("Too many tries at once. Please try again.", 429, {"retry-after": "10"})
+            return note("Too many tries at once", "Please try again in a moment.", 429, retry_after="10")
         token = await asyncio.get_running_loop().run_in_executor(checking, opened, password)
         if token is None:
             return asked(request, wrong=True)
@@ -108,6 +116,7 @@ def admin_routes(site: Site) -> APIRouter:
         if (no := refused(request, form)) is not None:
             return no
         database.close_session(request.cookies[COOKIE])
+        new_links.pop(form, None)
         response = RedirectResponse("/admin", 303)
         response.delete_cookie(COOKIE, path="/admin")
         return response
@@ -137,21 +146,48 @@ def admin_routes(site: Site) -> APIRouter:
                 made.append(f"{public}/s/{database.add()}")
         except FullError:
             message = f"Only {len(made)} places were left." if made else "All places are taken."
-        return whole(pages.page("admin", form=form, links=made, message=message, **progress_of(site)))
+        new_links[form] = made, message
+        return RedirectResponse("/admin/links", 303)
+
+    @routes.get("/links")
+    def show_links(request: Request) -> Any:
+        form = form_of(request)
+        if form is None or form not in new_links:
+            return RedirectResponse("/admin", 303)
+        made, message = new_links[form]
+        return whole(pages.page("links", study=site.study, links=made, message=message))
+
+    @routes.get("/delete/{participant}")
+    def confirm(request: Request, participant: int) -> Any:
+        form = form_of(request)
+        if form is None:
+            return RedirectResponse("/admin", 303)
+        person = next((one for one in progress_of(site)["people"] if one["id"] == participant), None)
+        if person is None:
+            return note("Nobody has this number", f"There is no participant {participant} (any more).", 404)
+        return whole(pages.page("delete", form=form, person=person))
 
     @routes.post("/delete")
     def delete(request: Request, form: Annotated[str, Form()], participant: Annotated[int, Form()]) -> Any:
         if (no := refused(request, form)) is not None:
             return no
-        database.delete(participant)
-        return RedirectResponse("/admin", 303)
+        deleted = database.delete(participant)
+        return RedirectResponse(f"/admin?deleted={participant}" if deleted else f"/admin/delete/{participant}", 303)
+
+    @routes.post("/trial")
+    def trial(request: Request, form: Annotated[str, Form()], place: Annotated[int, Form()]) -> Any:
+        if (no := refused(request, form)) is not None:
+            return no
+        if not 1 <= place <= len(site.study.slots):
+            return note("There is no such place", f"The study has places 1 to {len(site.study.slots)}.", 422)
+        return RedirectResponse(f"/s/{site.trials.add(place - 1)}", 303)
 
     @routes.get("/answers.{kind}")
     def export(request: Request, kind: str) -> Any:
         if form_of(request) is None:
-            return PlainTextResponse("Log in first.", 401)
+            return note("Log in first", "Nobody is logged in, or not any more.", 401)
         if kind not in ("csv", "parquet"):
-            return PlainTextResponse("There is answers.csv and answers.parquet.", 404)
+            return note("There is no such table", "There is answers.csv and answers.parquet.", 404)
         import pyarrow.csv
         import pyarrow.parquet
 

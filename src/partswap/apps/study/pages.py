@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from fastapi import Request
 
 from partswap.apps.study.folder import Study
 from partswap.apps.study.steps import Step
@@ -15,11 +16,29 @@ HERE = Path(__file__).parent
 #: Parts of a block, as participants count them.
 PHASES = {"before": (1, "First look"), "learn": (2, "Learn"), "test": (3, "Test"), "attention": (3, "Test")}
 
+#: Title and text of what is answered to a request that leads nowhere, by status.
+REFUSALS = {
+    400: ("This cannot be read", "Please use the link exactly as you were given it."),
+    404: ("This page does not exist", "Please use the link exactly as you were given it."),
+    405: ("This page cannot be opened like this", "Please use the link exactly as you were given it."),
+    422: ("This cannot be read", "Something in the form is missing or cannot be read. Please go back and try again."),
+}
+
 
 @cache
 def _templates() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(HERE / "templates")
     return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+
+
+def wants_json(request: Request) -> bool:
+    """Tell whether a program asks, rather than a person."""
+    return "application/json" in request.headers.get("accept", "")
+
+
+def part_of(step: Step) -> tuple[Any, ...]:
+    """Return which part of which block a step belongs to."""
+    return step.block, PHASES.get(step.phase)
 
 
 def page(name: str, **values: Any) -> str:
@@ -51,17 +70,19 @@ def step_html(study: Study, step: Step, total: int, token: str, upcoming: tuple[
         ahead=" ".join(picture_url(token, name) for name in upcoming),
         progress=round(100 * step.number / total),
         least_ms=round(1000 * study.least_seconds) if step.phase == "learn" else 0,
+        # The first look begins with the step that announces a pair.
+        opens=step.item == 0 and step.phase in ("learn", "test"),
     )
 
 
-def thanks_html(study: Study, code: str) -> str:
+def thanks_html(study: Study, code: str, *, trial: bool = False) -> str:
     """Return the last page's content."""
     onward = None
     if study.return_url is not None:
         joint = "&" if "?" in study.return_url else "?"
         onward = study.return_url.replace("{code}", code)
         onward = onward if "{code}" in study.return_url else f"{onward}{joint}cc={code}"
-    return page("step_thanks", study=study, code=code, onward=onward)
+    return page("step_thanks", study=study, code=code, onward=onward, trial=trial)
 
 
 def picture_url(token: str, name: str) -> str:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from fastapi import FastAPI, Form, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from partswap.apps.study import pages
 from partswap.apps.study.admin import admin_routes
@@ -26,6 +28,7 @@ from partswap.apps.study.folder import Study, image_path, read_study
 from partswap.apps.study.guard import Guard, Pace, address_of
 from partswap.apps.study.secret import token_from
 from partswap.apps.study.steps import Step, steps_of
+from partswap.apps.study.trials import Trials
 from partswap.errors import SettingError
 from partswap.store import make_private
 
@@ -33,6 +36,8 @@ from partswap.store import make_private
 ANSWERS, WRONG, JOINING = 10.0, 30, 60
 #: A browser that joined by the open link is known by this cookie.
 COOKIE = "partswap_study"
+#: Steps whose pictures are loaded ahead.
+AHEAD = 2
 #: How pictures may be kept: they never change.
 KEPT = "private, max-age=86400, immutable"
 #: Ids that recruiting services send along with the open link, the first one being the person's.
@@ -51,6 +56,7 @@ class Site:
     joining: int = JOINING  #: new participants per minute from one address
     answering: float = ANSWERS  #: answers of one participant per second
     address: str | None = None  #: what participants use, for links; requests for another name are refused
+    trials: Trials = field(default_factory=Trials)
     steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,6 +84,15 @@ class Site:
         if slot not in self.steps:
             self.steps[slot] = steps_of(self.study, slot)
         return self.steps[slot]
+
+    def ahead_of(self, who: Participant) -> tuple[Step, ...]:
+        """Return the next steps whose pictures may be loaded ahead: none of another part, which may tell labels."""
+        steps = self.steps_of(who.slot)[who.done : who.done + 1 + AHEAD]
+        return tuple(takewhile(lambda step: pages.part_of(step) == pages.part_of(steps[0]), steps[1:]))
+
+    def people_of(self, token: str) -> Database | Trials:
+        """Return where to look for whoever has a token: in the database, or among the trials."""
+        return self.trials if token in self.trials else self.database
 
     @property
     def paused(self) -> bool:
@@ -124,12 +139,16 @@ def make_app(site: Site) -> FastAPI:
     joining, looking = (Pace(site.joining / 60, site.joining) for _ in range(2))
     study, database = site.study, site.database
 
-    def whole(content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None) -> Any:
-        text = pages.page("layout", title=study.title, content=content, script="study.js" if script else None)
+    def whole(
+        content: str, *, status: int = 200, script: bool = True, headers: Mapping[str, str] | None = None,
+        trial: bool = False,
+    ) -> Any:  # fmt: skip
+        name = "study.js" if script else None
+        text = pages.page("layout", title=study.title, content=content, script=name, kind="trial" if trial else "")
         return HTMLResponse(text, status_code=status, headers=dict(headers or {}))
 
-    def note(title: str, text: str, status: int, **headers: str) -> Any:
-        content = pages.page("note", title=title, text=text)
+    def note(title: str, text: str, status: int, *, back: str | None = None, **headers: str) -> Any:
+        content = pages.page("note", title=title, text=text, link=back and (back, "Go back"))
         return whole(content, status=status, script=False, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def stranger(request: Request) -> Any:
@@ -138,28 +157,37 @@ def make_app(site: Site) -> FastAPI:
         return note("This link leads nowhere", "Please use the link exactly as you were given it.", 404)
 
     def refused(request: Request, status: int, **told: str) -> Any:
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse(told, status, {"retry-after": "1"} if "wait" in told else {})
-        return note("Not yet" if "wait" in told else "This cannot be done", " ".join(told.values()), status)
+        title, text = "Not yet" if "wait" in told else "This cannot be done", " ".join(told.values())
+        return note(title, text, status, back=request.url.path)
 
     def content(who: Participant, token: str) -> str:
         steps = site.steps_of(who.slot)
         if who.done >= len(steps):
-            return pages.thanks_html(study, who.code or "")
-        upcoming = [shown.image for step in steps[who.done + 1 : who.done + 3] for shown in step.shown]
-        return pages.step_html(study, steps[who.done], len(steps), token, tuple(upcoming))
+            return pages.thanks_html(study, who.code or "", trial=token in site.trials)
+        upcoming = tuple(shown.image for step in site.ahead_of(who) for shown in step.shown)
+        return pages.step_html(study, steps[who.done], len(steps), token, upcoming)
 
     @app.exception_handler(NotNowError)
     def wait(request: Request, _error: NotNowError) -> Response:
         text = "Your answer is not stored yet, and not lost: please wait a moment. The page tries again by itself."
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse({"wait": text}, 503, headers={"retry-after": "3"})
         found: Response = note("Please wait a moment", text, 503, retry_after="3")
         return found
 
     @app.exception_handler(RequestValidationError)
-    def unclear(_request: Request, _error: RequestValidationError) -> Response:
-        return JSONResponse({"error": "The request cannot be read."}, 422)
+    def unclear(request: Request, _error: RequestValidationError) -> Any:
+        return nothing_here(request, HTTPException(422))
+
+    @app.exception_handler(HTTPException)
+    def nothing_here(request: Request, error: HTTPException) -> Any:
+        title, text = pages.REFUSALS.get(error.status_code, pages.REFUSALS[400])
+        if pages.wants_json(request):
+            return JSONResponse({"error": text}, error.status_code, error.headers)
+        headers = {name.replace("-", "_"): value for name, value in (error.headers or {}).items()}
+        return note(title, text, error.status_code, **headers)
 
     @app.get("/")
     def entrance() -> Any:
@@ -215,13 +243,13 @@ def make_app(site: Site) -> FastAPI:
 
     @app.get("/s/{token}")
     def show(token: str, request: Request) -> Any:
-        who = database.find(token)
+        who = site.people_of(token).find(token)
         if who is None:
             return stranger(request)
         text = content(who, token)
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse({"step": who.done, "html": text})
-        return whole(text)
+        return whole(text, trial=token in site.trials)
 
     @app.post("/s/{token}")
     def answer(
@@ -233,7 +261,8 @@ def make_app(site: Site) -> FastAPI:
     ) -> Any:
         if not answering.passes(token):
             return refused(request, 429, wait="That was very fast. Please go on in a moment.")
-        who = database.find(token)
+        people = site.people_of(token)
+        who = people.find(token)
         if who is None:
             return stranger(request)
         steps = site.steps_of(who.slot)
@@ -245,22 +274,22 @@ def make_app(site: Site) -> FastAPI:
             client_ms = None
         # A page needs a moment to be shown; half the time is what no honest clock falls short of.
         least = 500 * study.least_seconds if steps[step].phase == "learn" else 0.0
-        found = database.answer(token, step, choice, client_ms, least_ms=least)
+        found = people.answer(token, step, choice, client_ms, least_ms=least)
         if found is None:
             return stranger(request)
         if found.early:
             return refused(request, 425, wait="Please go back and look a little longer.")
-        if "application/json" in request.headers.get("accept", ""):
+        if pages.wants_json(request):
             return JSONResponse({"step": found.participant.done, "html": content(found.participant, token)})
         return RedirectResponse(f"/s/{token}", 303)
 
     @app.get("/s/{token}/i/{name}.jpg")
     def picture(token: str, name: str, request: Request) -> Any:
-        who = database.find(token)
+        who = site.people_of(token).find(token)
         if who is None:
             return stranger(request)
         # What a participant has seen, sees, or is about to see; the name of another picture opens nothing.
-        steps = site.steps_of(who.slot)[: who.done + 3]
+        steps = site.steps_of(who.slot)[: who.done + 1] + site.ahead_of(who)
         if not any(shown.image == name for step in reversed(steps) for shown in step.shown):
             return stranger(request)
         path = image_path(site.folder, name)

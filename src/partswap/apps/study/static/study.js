@@ -16,6 +16,11 @@
   const buttons = () => [...main.querySelectorAll("button[name=choice]")];
   const enable = (on) => buttons().forEach((button) => { button.disabled = !on; });
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+  const drawn = (element) => element !== null && element.offsetParent !== null;
+  const head = () => {
+    window.scrollTo(0, 0);
+    [...main.querySelectorAll("h1")].find(drawn)?.focus({ preventScroll: true });
+  };
 
   async function loaded() {
     const images = [...main.querySelectorAll("img")];
@@ -23,12 +28,37 @@
     return images.every((image) => image.complete && image.naturalWidth > 0);
   }
 
+  // A new part opens with some words, which give way to its first pictures (the style sheet does that).
+  async function opened(here) {
+    const opening = here.querySelector(".opening");
+    if (!drawn(opening)) return;
+    while (step() === here && drawn(opening)) {
+      await new Promise((done) => window.addEventListener("hashchange", done, { once: true }));
+    }
+    if (step() === here) head();
+  }
+
+  // The seconds that are left stand on the button; a screen reader hears how many at first, and when they are over.
+  async function countdown(here) {
+    const least = Number(here.dataset.least);
+    if (!least) return;
+    const left = here.querySelector(".left");
+    const status = here.querySelector("[role=status]");
+    status.textContent = `You can go on in ${Math.ceil(least / 1000)} s.`;
+    for (let ms = least; ms > 0 && step() === here; ms = begun + least - performance.now()) {
+      left.textContent = Math.ceil(ms / 1000);
+      await wait(ms % 1000 || 1000);
+    }
+    left.textContent = "";
+    status.textContent = "You can go on.";
+  }
+
   // A step begins when its pictures can be seen, and can be answered from then on (learning: some seconds later).
   async function begin(focus) {
     const here = step();
     if (!here || here.dataset.step === undefined) return;
     enable(false);
-    if (focus) { window.scrollTo(0, 0); main.querySelector("h1")?.focus({ preventScroll: true }); }
+    if (focus) head();
     while (!(await loaded())) {
       say("A picture does not arrive. Please check your connection: the page tries again.");
       await wait(1500);
@@ -36,8 +66,9 @@
       main.querySelectorAll("img").forEach((image) => { if (!image.naturalWidth) image.src = image.src; });
     }
     if (!sending) say("");
+    await opened(here);
     begun = performance.now();
-    await wait(Number(here.dataset.least));
+    await countdown(here);
     if (step() !== here) return;
     enable(true);
     for (const source of (here.dataset.ahead || "").split(" ").filter(Boolean)) new Image().src = source;
@@ -94,6 +125,11 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
     const wanted = event.key === "Enter" ? ["next"] : [keys[event.key.toLowerCase()]];
     if (event.key === "Enter" && document.activeElement?.tagName === "BUTTON") return;
+    const link = main.querySelector(".opening a");
+    if (event.key === "Enter" && drawn(link)) {
+      if (document.activeElement !== link) link.click();
+      return;
+    }
     const button = buttons().find((one) => wanted.includes(one.value));
     if (button) { event.preventDefault(); choose(button); }
   });
