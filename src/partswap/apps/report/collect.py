@@ -251,9 +251,8 @@ def _note(runs: Sequence[Run], report: Report) -> str:
     ways = dict.fromkeys(NEAREST[run.record["settings"].get("selection", "confusion")] for run in runs)
     sentences = []
     if right:
-        sentences.append(
-            f"{right:,} images that the model gets right, each towards the nearest class of its own: {'; or '.join(ways)}."
-        )
+        nearest = f"each towards the nearest class of its own: {'; or '.join(ways)}"
+        sentences.append(f"{right:,} images that the model gets right, {nearest}.")
     if wrong:
         sentences.append(f"{wrong:,} images that the model gets wrong, each towards its true class.")
     return " ".join(sentences)

@@ -14,7 +14,7 @@ def link(text: str, **filters: str | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as text; only all is 100 %, and only none is 0 %.
+    r"""Return a share as text; only all is 100 %, and only none is 0 %.
 
     Examples
     --------

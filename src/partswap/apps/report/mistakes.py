@@ -1,4 +1,4 @@
-"""What the model takes for what, as a table of the page; not to be mixed up with the nearest classes of explanations."""
+"""What the model takes for what, as a table of the page: its real mistakes, not the nearest classes of explanations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ Explained = Counter[tuple[str, str]]
 
 def mistakes_section(report: Report) -> str:
     """Return what each model takes for what as HTML."""
+    if not report.mistakes:
+        return '<p class="unknown">What the model takes for what was not counted.</p>'
     explained = explained_mistakes(report)
     return "".join(_of_model(one, explained) for one in report.mistakes)
 
@@ -63,7 +65,7 @@ def _of_model(one: ModelMistakes, explained: Explained) -> str:
     more = ""
     if rest:
         left = len(mistakes) - FIRST - len(rest)
-        end = f"<p>{left:,} more kinds are in the run’s confusion.json.</p>" if left else ""
+        end = f"<p>{left:,} more kinds are in the run&rsquo;s confusion.json.</p>" if left else ""
         table = _table(confusion, rest, explained)
         more = f"<details><summary>{len(mistakes) - FIRST:,} rarer kinds</summary>{table}{end}</details>"
     return f"{title}<p>{lead}</p>{_table(confusion, few, explained)}{more}"

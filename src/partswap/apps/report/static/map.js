@@ -137,7 +137,8 @@ function curve(pair, spot, wide, mutual) {
 // The number of an arrow where it stands on no name and on no other number; where there is no room the table has it.
 function numbered(points, number, taken) {
   const [width, height] = [lengthOf(number, 10.5) + 6, 13];
-  for (const { x, y } of points) {
+  // On the curve, or just above or below it.
+  for (const { x, y } of [0, -height, height].flatMap((shift) => points.map((p) => ({ x: p.x, y: p.y + shift })))) {
     const box = { x: x - width / 2, y: y - height / 2, width, height };
     if (taken.some((other) => meet(box, other))) continue;
     taken.push(box);
