@@ -6,9 +6,11 @@ import json
 import multiprocessing as mp
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,6 +128,28 @@ def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, bench, 
     assert len(found) == 4
     for cf in found:
         assert (cf.settings["clusters"], cf.settings["fitted"]) == (12, True)
+
+
+def test_a_run_stores_what_its_model_takes_for_what(whole_run, bench, tmp_path):
+    labels, said = bench.data.labels().tolist(), bench.encodings.logits.argmax(1).tolist()
+    counted = Counter((true, predicted) for true, predicted in zip(labels, said, strict=True) if true != predicted)
+    made = read_run(whole_run.out)
+    assert {(m.true, m.predicted): m.images for m in made.confusion.mistakes} == counted
+    assert counted
+    assert made.confusion.classes == tuple(bench.data.classes)
+    assert made.confusion.images == tuple(labels.count(k) for k in range(len(bench.data.classes)))
+    assert made.confusion.wrong == sum(counted.values()) == made.record["skipped"]["misclassified_queries"]
+    assert [m.images for m in made.confusion.mistakes] == sorted(counted.values(), reverse=True)
+    # A folder of an earlier version has none; the same command adds it, and touches nothing else.
+    folder = tmp_path / "earlier"
+    shutil.copytree(whole_run.out, folder)
+    (folder / "confusion.json").unlink()
+    assert read_run(folder).confusion is None
+    run(whole_run.with_(out=folder))
+    assert contents(folder) == contents(whole_run.out)
+    (folder / "confusion.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"confusion\.json holds no confusion counts\. Delete it"):
+        _ = read_run(folder).confusion
 
 
 def make(edits, flipped=True):

@@ -20,7 +20,7 @@ def report(
     ] = None,
     title: Annotated[str, typer.Option(help="Of the page; names data and model by default.")] = "",
 ) -> None:
-    """Write a page about one or several runs: metrics, confusions, and all explanations to filter and sort."""
+    """Write a page about runs: the model's mistakes, nearest classes, all explanations to filter and sort, metrics."""
     from partswap.apps.report import collect_runs, write_report
     from partswap.progress import bars
 

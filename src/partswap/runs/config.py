@@ -99,7 +99,9 @@ class RunConfig(BaseModel):
     )
     distractors: int = about("How many images to take regions from.", 20, ge=1)
     selection: Literal["confusion", "attributes"] = about(
-        "Which class to explain towards: confusion or attributes.", "confusion"
+        "Which class is the nearest, to explain what is right towards: confusion (the one it is most often taken for; "
+        "if it never is, the one with the highest mean probability) or attributes (the most similar ones).",
+        "confusion",
     )
     only: Only = about(
         "Which images: those the model gets right, those it gets wrong (towards their true class), or all.",

@@ -21,6 +21,7 @@ from partswap.models.open import open_classifier
 from partswap.preprocess import Preprocess
 from partswap.runs.bundle import Shard
 from partswap.runs.config import RunConfig
+from partswap.runs.confusion import CONFUSION, Confusion, read_confusion
 from partswap.runs.records import counterfactuals_of, edits_table, read_table, temporary_of, timings_table, write_table
 from partswap.runs.tasks import Task
 from partswap.store import locked, read_json, refuse_strangers, write_json
@@ -95,6 +96,11 @@ class Run:
     def path(self, shard: Shard, what: str = "edits") -> Path:
         """Return the file of a shard, of its ``"edits"`` or ``"timings"``."""
         return self.folder / what / f"method={shard.method}" / f"part-{shard.number:05d}.parquet"
+
+    @cached_property
+    def confusion(self) -> Confusion | None:
+        """What the model takes for what on the whole split; None where an earlier version made the run."""
+        return read_confusion(self.folder / CONFUSION)
 
     def explained(self, method: str) -> dict[int, tuple[Task, Counterfactual]]:
         """Return what a method found so far: tasks and counterfactuals, by number of the task."""

@@ -23,6 +23,7 @@ from partswap.progress import Advance, Track, no_progress, step
 from partswap.runs import figures
 from partswap.runs.bundle import Bundle, Shard
 from partswap.runs.config import RunConfig
+from partswap.runs.confusion import CONFUSION, Confusion
 from partswap.runs.folder import Run, begin, check_place, enough_room, only_one, read_run, refuse_others, versions
 from partswap.runs.tasks import Tasks, plan_tasks
 from partswap.runs.workbench import Workbench, open_workbench
@@ -66,6 +67,7 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
         methods = config.build_methods(auxiliary.tau if auxiliary else None)
         tasks, skipped = plan_run(config, bench)
         made = begin(config.out, _record(config, bench, methods, tasks, skipped))
+        _store_confusion(made, bench)
         missing = made.missing()
         if missing:
             # Metrics and figures are made again when there are new explanations.
@@ -156,6 +158,15 @@ def _record(
         "grid": list(bench.explainer.cut.grid),
         "preprocess": bench.classifier.preprocess.record(),
     }
+
+
+def _store_confusion(made: Run, bench: Workbench) -> None:
+    """Write what the model takes for what, also into the folder of a run that was made before this was stored."""
+    path = made.folder / CONFUSION
+    if not path.exists():
+        confusion = Confusion.of(bench.encodings.logits, bench.data.labels(), bench.data.classes)
+        with enough_room(made.folder):
+            write_json(path, confusion.record())
 
 
 def _explain(made: Run, missing: list[Shard], bundle: Bundle, config: RunConfig, data: Dataset, track: Track) -> None:

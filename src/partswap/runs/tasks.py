@@ -68,12 +68,12 @@ def plan_tasks(
     targets: Mapping[int, int] | None = None,
     only: Only = "right",
 ) -> Tasks:
-    """Return what to explain: every image the model gets right, towards the class it is most confused with.
+    """Return what to explain: every image the model gets right, towards the nearest class of its own.
 
     `logits` ``(n, classes)`` and `labels` ``(n,)`` are those of the evaluated split. Distractors are drawn from the
-    images of the target class that the model gets right. `targets` maps class to class; by default it comes from the
-    confusion matrix. With `only` "wrong" the images are those it gets wrong, towards their true class ("why is this
-    not what it is?"); with "all" both, each in its way.
+    images of the target class that the model gets right. `targets` maps each class to its nearest, which by default is
+    that of `confused_classes`: the model need not ever take the one for the other. With `only` "wrong" the images are
+    those it gets wrong, towards their true class ("why is this not what it is?"); with "all" both, each in its way.
     """
     truth = torch.from_numpy(labels)
     right = logits.argmax(1) == truth

@@ -21,6 +21,7 @@ from partswap.explainer import Explainer
 from partswap.metrics import METRICS, Evidence, Score, score_all
 from partswap.models import shipped
 from partswap.progress import Track, no_progress
+from partswap.runs.confusion import Confusion
 from partswap.runs.tasks import Facts, Task, explain_tasks, plan_tasks
 from partswap.search import METHODS
 from partswap.terminal import FittedTable
@@ -55,6 +56,8 @@ class DemoResult:
     model: str
     accuracy: float
     birds: int
+    #: What the classifier takes for what.
+    confusion: Confusion = field(repr=False)
     #: By method: every counterfactual with what is known about its images.
     explained: dict[str, list[tuple[Counterfactual, Evidence]]] = field(repr=False)
 
@@ -75,10 +78,11 @@ class DemoResult:
 
     @property
     def note(self) -> str:
-        """What was done, in two sentences."""
+        """What was done, in a few sentences."""
         return (
-            f"{self.queries} birds the classifier gets right, each explained towards the species it is most confused "
-            f"with. Classifier: shipped {self.model}, {self.accuracy:.0%} of {self.birds} test birds right."
+            f"{self.queries} birds the classifier gets right, each explained towards its nearest species: the one it "
+            "is most often taken for or, if it never is, the one with the highest mean probability. "
+            f"Classifier: shipped {self.model}, {self.accuracy:.0%} of {self.birds} test birds right."
         )
 
     def examples(self) -> list[Example]:
@@ -131,7 +135,8 @@ def run_demo(
         found = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)
         explained[name] = [(cf, facts.evidence(task)) for task, cf in found]
     right = encoded.logits.argmax(1).numpy() == data.labels()
-    return DemoResult(model, float(right.mean()), len(data), explained)
+    confusion = Confusion.of(encoded.logits, data.labels(), data.classes)
+    return DemoResult(model, float(right.mean()), len(data), confusion, explained)
 
 
 def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> FittedTable:

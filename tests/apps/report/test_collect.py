@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
+from colorsys import rgb_to_hls
 from pathlib import Path
+from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,7 +19,10 @@ from partswap.apps.report.collect import run_labels
 from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.metrics import METRICS
+from partswap.palette import EDITS, TARGET, TARGET_DARK
 from partswap.runs.folder import read_run
+from partswap.runs.run import run
+from partswap.runs.workbench import open_workbench
 from report_files import make_report
 
 
@@ -132,3 +139,98 @@ def test_a_single_file_needs_no_other(tmp_path):
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:)[^"']*""", page.partition("<script>(function")[0])
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", page)
     assert not re.search(r"@import|url\(|\bfetch\(|XMLHttpRequest|import\(", page)
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def rows_of_mistakes(page: str) -> list[tuple[str, str, int]]:
+    """Return what the page says the model takes for what: true class, what it says, how many images."""
+    section = page.partition('<section id="mistakes"')[2].partition("</section>")[0]
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td class="count"><b>(\d+)</b>', section)
+    return [(true, predicted, int(count)) for true, predicted, count in rows]
+
+
+def test_the_mistakes_are_those_of_the_model(collected, whole_run, tmp_path):
+    bench = open_workbench(whole_run)
+    labels, said = bench.data.labels().tolist(), bench.encodings.logits.argmax(1).tolist()
+    names = bench.data.classes
+    counted = Counter((names[true], names[says]) for true, says in zip(labels, said, strict=True) if true != says)
+    page = write_report(collected, tmp_path / "page.html").read_text()
+    rows = rows_of_mistakes(page)
+    assert {(true, says): count for true, says, count in rows} == counted
+    assert [count for *_, count in rows] == sorted(counted.values(), reverse=True)
+    # Pairs of the explanations are nearest classes, most of which the model never takes for each other.
+    classes = list(collected.classes)
+    explained = {(classes[e["from"]], classes[e["to"]]) for e in collected.explanations}
+    assert not explained <= set(counted)
+    assert not any(e.get("mistake") for e in collected.explanations)
+    assert "None of them is explained in this report" in page
+    assert f"<b>Mistakes:</b> {sum(counted.values())} of 80 images, first of all" in page
+    assert collected.data()["mistakes"][0] == collected.data()["mistakes"][1] != []
+
+
+def test_the_page_calls_no_nearest_class_a_confusion(collected, tmp_path):
+    page = write_report(collected, tmp_path / "page.html").read_text()
+    text = re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.S)
+    assert "onfus" not in text
+    assert "each towards the nearest class of its own" in text
+    assert "if it never is, the one with the highest mean probability" in text
+
+
+def test_a_run_of_an_earlier_version_says_that_its_mistakes_are_not_known(whole_run, tmp_path):
+    folder = copied(whole_run, tmp_path / "earlier")
+    (folder / "confusion.json").unlink()
+    report = collect_runs([folder])
+    page = write_report(report, tmp_path / "page.html").read_text()
+    assert "earlier does not say which mistakes the model makes" in page
+    assert rows_of_mistakes(page) == []
+    assert report.data()["mistakes"] == [None, None]
+    # The same model in another run that does say: the two share what is known.
+    both = collect_runs([folder, whole_run.out])
+    assert [one.confusion for one in both.mistakes] == [read_run(whole_run.out).confusion]
+
+
+def test_a_run_of_both_keeps_mistakes_apart(whole_run, tmp_path):
+    one_edit = {"methods": ("goyal",), "settings": {"goyal": {"max_edits": 1}}}
+    config = whole_run.with_(out=tmp_path / "both", only="all", queries=None, **one_edit)
+    bench = open_workbench(config)
+    labels, said = bench.data.labels(), bench.encodings.logits.argmax(1).numpy()
+    wrong = set(np.flatnonzero(labels != said).tolist())
+    explained = run(config, bench=bench).explained("goyal")
+    report = collect_runs([config.out])
+    marked = [bool(e.get("mistake")) for e in report.explanations]
+    assert marked == [task.query in wrong for task, _ in explained.values()]
+    assert 0 < sum(marked) < len(marked)
+    scores = report.scores_by_kind()
+    assert scores[True][0]["flip_rate"].count == sum(marked)
+    assert scores[False][0]["flip_rate"].count == len(marked) - sum(marked)
+    assert f"{sum(marked)} images that the model gets wrong, each towards its true class." in report.note
+    page = write_report(report, tmp_path / "page.html").read_text()
+    assert page.count('<table class="metrics">') == 4
+    assert f"<li><b>{sum(marked)}</b> mistakes</li>" in page
+    rows = rows_of_mistakes(page)
+    links = re.findall(r'<a href="#from=([^"]*?)&amp;to=([^"]*?)&amp;is=wrong">(\d+) explained</a>', page)
+    assert {(unquote(to), unquote(start)): int(count) for start, to, count in links} == {
+        (true, says): count for true, says, count in rows
+    }  # every mistake is explained here: as many as there are
+
+
+def test_the_note_says_how_the_nearest_class_was_chosen(whole_run, tmp_path):
+    folder = copied(whole_run, tmp_path / "alike")
+    record = json.loads((folder / "run.json").read_text())
+    record["settings"]["selection"] = "attributes"
+    (folder / "run.json").write_text(json.dumps(record))
+    assert "the one with the most similar attributes" in collect_runs([folder]).note
+
+
+def test_the_page_has_the_colours_of_every_surface(tmp_path):
+    page = write_report(make_report(3), tmp_path / "page.html").read_text()
+    assert f"--target:light-dark({TARGET},{TARGET_DARK});" in page
+    assert "--flip: var(--target);" in page
+    assert json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["colors"] == list(EDITS)
+    # Green is for the target alone: no method and no edit has it.
+    for name, light, dark in re.findall(r"--(s\d): light-dark\((#\w+), (#\w+)\)", page):
+        for color in (light, dark):
+            hue, _, saturation = rgb_to_hls(*(int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)))
+            assert saturation < 0.2 or not 0.2 < hue < 0.5, (name, color)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partswap.apps.report.model import Report, Shown, Source
+from partswap.apps.report.model import ModelMistakes, Report, Shown, Source
 from partswap.counterfactual import Counterfactual
 from partswap.data.base import Dataset
 from partswap.data.geometry import on_canvas
@@ -28,6 +28,11 @@ from partswap.store import read_json
 from partswap.studies.naming import Teller
 
 Explained = dict[int, tuple[Task, Counterfactual]]
+#: Which class counts as the nearest, by how the run chose it.
+NEAREST = {
+    "confusion": "the one it is most often taken for or, if it never is, the one with the highest mean probability",
+    "attributes": "the one with the most similar attributes",
+}
 NOTHING = CellFacts(None, None, None)
 
 
@@ -83,7 +88,8 @@ def collect_runs(
     found = [_explanations(run) for run in runs]
     labels = run_labels(paths)
     titles = source_titles(runs, found, labels)
-    report = Report(title or _title(runs), _note(runs, found))
+    report = Report(title or _title(runs))
+    models = _add_models(report, runs, labels)
     opened: dict[str, Dataset] = {}
     looked: dict[Hashable, Seen] = {}
     for number, (run, methods) in enumerate(zip(runs, found, strict=True)):
@@ -99,13 +105,38 @@ def collect_runs(
         with track(f"pictures of {labels[number]}", sum(map(len, methods.values()))) as advance:
             for method, explained in methods.items():
                 label = labels[number] if len(runs) > 1 else ""
-                report.sources.append(Source(titles[number, method], label, method, seen.grid, scores[method]))
+                report.sources.append(
+                    Source(titles[number, method], label, method, seen.grid, scores[method], models[number])
+                )
                 for task, cf in explained.values():
                     if teller is not None:
                         cf = replace(cf, words=teller.words(task, cf))
                     _add(report, fingerprint, seen, task, cf)
                     advance(1)
+    report.note = _note(runs, report)
     return report
+
+
+def _add_models(report: Report, runs: Sequence[Run], labels: Sequence[str]) -> list[int]:
+    """Add what each model takes for what and return the place of each run's; runs with the same logits share one."""
+    prints = [run.record["fingerprints"] for run in runs]
+    keys: list[Hashable] = [(each["data"], each.get("logits", number)) for number, each in enumerate(prints)]
+    models = [_model_name(run) for run in runs]
+    distinct = list(dict.fromkeys(keys))
+    for key in distinct:
+        numbers = [number for number, each in enumerate(keys) if each == key]
+        first = numbers[0]
+        alone = models.count(models[first]) == len(numbers)
+        title = models[first] if alone else f"{models[first]} ({labels[first]})"
+        report.mistakes.append(
+            ModelMistakes(
+                title if len(distinct) > 1 else "",
+                next((runs[n].confusion for n in numbers if runs[n].confusion is not None), None),
+                f"{runs[first].folder.name} does not say which mistakes the model makes, because an earlier version of "
+                "partswap made it. The same partswap run again adds them.",
+            )
+        )
+    return [distinct.index(key) for key in keys]
 
 
 def _explanations(run: Run) -> dict[str, Explained]:
@@ -144,7 +175,14 @@ def _add(report: Report, fingerprint: str, seen: Seen, task: Task, cf: Counterfa
     label = data.label(task.query)
     differing = data.differing_parts(cf.query_class if label == task.target else label, task.target)
     case = report.case((fingerprint, task.query), data.image_name(task.query), str(data.classes[label]))
-    report.add(len(report.sources) - 1, case, cf, Evidence(seen[task.query], facts, differing), shown)
+    report.add(
+        len(report.sources) - 1,
+        case,
+        cf,
+        Evidence(seen[task.query], facts, differing),
+        shown,
+        mistake=label == task.target,
+    )
 
 
 def _scores(run: Run, found: Mapping[str, Explained], seen: Seen, track: Track) -> dict[str, dict[str, Score]]:
@@ -196,23 +234,25 @@ def source_titles(
 
 
 def _title(runs: Sequence[Run]) -> str:
-    models = list(dict.fromkeys(Path(str(run.record["settings"]["model"])).name for run in runs))
+    models = list(dict.fromkeys(map(_model_name, runs)))
     data = list(dict.fromkeys(str(run.record["settings"]["data"]) for run in runs))
     return f"{' and '.join(models)} on {' and '.join(data)}"
 
 
-def _note(runs: Sequence[Run], found: Sequence[Mapping[str, Explained]]) -> str:
-    record = runs[0].record
-    images = len({task.query for task, _ in next(iter(found[0].values())).values()})
-    what = {
-        "right": "images that the model gets right, each towards the class it is most confused with",
-        "wrong": "misclassified images, each towards its true class",
-        "all": "images, those that the model gets wrong towards their true class",
-    }[record["settings"].get("only", "right")]
-    wrong = record["skipped"].get("misclassified_queries", 0) if "skipped" in record else 0
-    share = (
-        f" The model gets {100 * (1 - wrong / record['images']):.0f} % of {record['images']:,} images right."
-        if wrong
-        else ""
+def _model_name(run: Run) -> str:
+    return Path(str(run.record["settings"]["model"])).name
+
+
+def _note(runs: Sequence[Run], report: Report) -> str:
+    """Return in words which images are explained, and towards which classes."""
+    right, wrong = (
+        len({e["case"] for e in report.explanations if bool(e.get("mistake")) == mistake}) for mistake in (False, True)
     )
-    return f"{images:,} {what}.{share}"
+    ways = dict.fromkeys(NEAREST[run.record["settings"].get("selection", "confusion")] for run in runs)
+    sentences = []
+    if right:
+        nearest = f"each towards the nearest class of its own: {'; or '.join(ways)}"
+        sentences.append(f"{right:,} images that the model gets right, {nearest}.")
+    if wrong:
+        sentences.append(f"{wrong:,} images that the model gets wrong, each towards its true class.")
+    return " ".join(sentences)

@@ -6,7 +6,7 @@ import hashlib
 
 from PIL import Image
 
-from partswap.apps.report.model import Report, Shown, Source
+from partswap.apps.report.model import ModelMistakes, Report, Shown, Source
 from partswap.metrics import score_all
 from partswap.metrics.bootstrap import RESAMPLES
 from partswap.pictures import used_distractors
@@ -16,7 +16,7 @@ from partswap.studies.demo import DemoResult
 
 def collect_demo(result: DemoResult, *, title: str = "partswap on the aviary") -> Report:
     """Return the demo's explanations as a report."""
-    report = Report(title, result.note)
+    report = Report(title, result.note, mistakes=[ModelMistakes("", result.confusion)])
 
     def picture(image: Image.Image) -> int:
         return report.thumbnails.add(hashlib.sha1(image.tobytes(), usedforsecurity=False).digest(), image)
@@ -24,7 +24,7 @@ def collect_demo(result: DemoResult, *, title: str = "partswap on the aviary") -
     for method, rows in result.explained.items():
         scores = score_all(rows, resamples=RESAMPLES)
         grid = rows[0][0].grid
-        report.sources.append(Source(METHODS.get(method).title, "", method, grid, scores))
+        report.sources.append(Source(METHODS.get(method).title, "", method, grid, scores, model=0))
         for number, (cf, evidence) in enumerate(rows):
             assert cf.pictures is not None
             used = set(used_distractors(cf))

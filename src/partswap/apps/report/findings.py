@@ -7,8 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import Any
-from urllib.parse import quote
 
+from partswap.apps.report.links import link, listed, percent
+from partswap.apps.report.mistakes import mistakes_finding
 from partswap.apps.report.model import Report
 
 #: Class pairs with fewer explanations are not called easy or hard.
@@ -22,28 +23,29 @@ Pair = tuple[int, int]
 def findings(report: Report) -> list[str]:
     """Return sentences as HTML, the most general first."""
     main = main_source(report)
-    mine = [e for e in report.explanations if e["source"] == main]
+    explained = [e for e in report.explanations if e["source"] == main]
+    right, wrong = ([e for e in explained if bool(e.get("mistake")) == mistake] for mistake in (False, True))
     names = list(report.classes)
-    pairs: dict[Pair, list[dict[str, Any]]] = defaultdict(list)
-    for one in mine:
-        pairs[one["from"], one["to"]].append(one)
-    lines = [_outcome(report, mine, main)]
-    lines += _both_ways(pairs, names)
-    lines += _attractors(pairs, names)
-    lines += _extremes(pairs, names)
-    lines += _parts(mine, list(report.parts))
+    nearest, explained_pairs = _by_pair(right), _by_pair(right or wrong)
+    lines = [_outcome(report, each, main, both=bool(right and wrong)) for each in (right, wrong) if each]
+    lines += mistakes_finding(report)
+    lines += _both_ways(nearest, names)
+    lines += _attractors(nearest, names)
+    lines += _extremes(explained_pairs, names)
+    lines += _parts(explained, list(report.parts))
     return lines
+
+
+def _by_pair(explanations: Iterable[dict[str, Any]]) -> dict[Pair, list[dict[str, Any]]]:
+    pairs: dict[Pair, list[dict[str, Any]]] = defaultdict(list)
+    for one in explanations:
+        pairs[one["from"], one["to"]].append(one)
+    return pairs
 
 
 def main_source(report: Report) -> int:
     """Return which source sentences speak of: partswap's own method if it is there, else the first."""
     return next((n for n, source in enumerate(report.sources) if source.method == "partswap"), 0)
-
-
-def link(text: str, **filters: str | None) -> str:
-    """Return a link that shows what it names in the gallery; the text and the filters may hold anything."""
-    told = "&".join(f"{name}={quote(value, safe='')}" for name, value in filters.items() if value is not None)
-    return f'<a href="#{html.escape(told)}">{html.escape(text)}</a>'
 
 
 def pair_link(pair: Pair, names: Sequence[str]) -> str:
@@ -52,19 +54,28 @@ def pair_link(pair: Pair, names: Sequence[str]) -> str:
     return link(f"{first} → {second}", **{"from": first, "to": second})
 
 
-def _outcome(report: Report, mine: Sequence[dict[str, Any]], main: int) -> str:
-    reached = [e for e in mine if e["flipped"]]
+def _outcome(report: Report, explained: Sequence[dict[str, Any]], main: int, *, both: bool) -> str:
+    """Say how many swaps it takes; `both` if there are images that the model gets right and such that it gets wrong."""
+    mistake = bool(explained[0].get("mistake"))
+    which = ("wrong" if mistake else "right") if both else None
+    of = f" that the model gets {which}" if both else ""
+    reached = [e for e in explained if e["flipped"]]
     by = f" by {html.escape(report.sources[main].title)}" if len(report.sources) > 1 else ""
     if not reached:
-        return f"None of {len(mine):,} explanations{by} reaches its target: use more edits or distractors."
+        return f"None of {len(explained):,} explanations{by}{of} reaches its target: use more edits or distractors."
     edits = [len(e["edits"]) for e in reached]
-    one = sum(n == 1 for n in edits) / len(mine)
+    one = sum(n == 1 for n in edits) / len(explained)
+    goal = f"for the model to say the {'true' if mistake else 'other'} class{f' of an image{of}' if both else ''}"
+    single = link("single one", edits="1", **{"is": which})
+    by = by and f" (explanations{by})"
+    if max(edits) == 1 and len(reached) == len(explained):
+        return f"<b>{link('A single swapped region', **{'is': which})}</b> is always enough {goal}{by}."
     text = (
-        f"<b>{mean(edits):.1f} swapped regions</b> are enough, on average, for the model to say the other class, and a "
-        f"{link('single one', edits='1')} is in {_percent(one)} of the cases{by and f' (explanations{by})'}."
+        f"<b>{mean(edits):.1f} swapped regions</b> are enough, on average, {goal}, and a {single} is enough in "
+        f"{percent(one)} of the cases{by}."
     )
-    if missed := len(mine) - len(reached):
-        text += f" {missed:,} of {len(mine):,} {link('did not get there', flip='no')}."
+    if missed := len(explained) - len(reached):
+        text += f" {missed:,} of {len(explained):,} {link('did not get there', flip='no', **{'is': which})}."
     return text
 
 
@@ -73,10 +84,10 @@ def _both_ways(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]:
     if not mutual:
         return []
     mutual.sort(key=lambda pair: -len(pairs[pair]) - len(pairs[pair[::-1]]))
-    told = _listed(link(f"{names[a]} ↔ {names[b]}", **{"from": names[a], "to": names[b]}) for a, b in mutual[:NAMED])
-    count = f"{len(mutual)} pairs of classes are" if len(mutual) > 1 else "One pair of classes is"
-    more = f", {'first of all' if len(mutual) > NAMED else 'namely'} {told}"
-    return [f"<b>Confused both ways:</b> {count} each other's nearest{more}."]
+    named = listed(link(f"{names[a]} and {names[b]}", **{"from": names[a], "to": names[b]}) for a, b in mutual[:NAMED])
+    count = f"{len(mutual)} pairs of classes are" if len(mutual) > 1 else "one pair of classes is"
+    more = f", {'first of all' if len(mutual) > NAMED else 'namely'} {named}"
+    return [f"<b>Nearest to each other:</b> {count} each other's nearest class{more}."]
 
 
 def _attractors(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]:
@@ -84,8 +95,8 @@ def _attractors(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]
     most = [(k, n) for k, n in towards.most_common(NAMED) if n >= 3]
     if not most:
         return []
-    told = _listed(f"{link(names[k], to=names[k])} (of {n} classes)" for k, n in most)
-    return [f"<b>What others are taken for:</b> {told}."]
+    named = listed(f"{link(names[k], to=names[k])} (of {n} classes)" for k, n in most)
+    return [f"<b>Nearest to several:</b> {named}."]
 
 
 def _extremes(pairs: dict[Pair, list[dict[str, Any]]], names: Sequence[str]) -> list[str]:
@@ -93,8 +104,8 @@ def _extremes(pairs: dict[Pair, list[dict[str, Any]]], names: Sequence[str]) -> 
     if len(enough) < 2 * NAMED:
         return []
     order = sorted(enough, key=lambda pair: enough[pair])
-    near = _listed(f"{pair_link(p, names)} ({enough[p]:.1f})" for p in order[:NAMED])
-    far = _listed(f"{pair_link(p, names)} ({enough[p]:.1f})" for p in order[: -NAMED - 1 : -1])
+    near = listed(f"{pair_link(p, names)} ({enough[p]:.1f})" for p in order[:NAMED])
+    far = listed(f"{pair_link(p, names)} ({enough[p]:.1f})" for p in order[: -NAMED - 1 : -1])
     return [
         f"<b>Closest to each other</b> (fewest edits on average): {near}.",
         f"<b>Furthest apart:</b> {far}.",
@@ -106,20 +117,11 @@ def _parts(mine: Sequence[dict[str, Any]], parts: Sequence[str]) -> list[str]:
     touched = Counter(part for query, _ in edits for part in query)
     if not touched:
         return []
-    told = _listed(
-        f"{link(parts[k], part=parts[k])} ({_percent(n / len(edits))} of the edits)"
+    told = listed(
+        f"{link(parts[k], part=parts[k])} ({percent(n / len(edits))} of the edits)"
         for k, n in touched.most_common(NAMED)
     )
     known = [edit for edit in edits if edit[0] and edit[1]]
     same = sum(bool(set(a) & set(b)) for a, b in known)
-    share = f" Where both regions show a part, it is the same one in {_percent(same / len(known))}." if known else ""
+    share = f" Where both regions show a part, it is the same one in {percent(same / len(known))}." if known else ""
     return [f"<b>What gives them away:</b> {told}.{share}"]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\u00a0%"
-
-
-def _listed(items: Iterable[str]) -> str:
-    found = list(items)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"

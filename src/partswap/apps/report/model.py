@@ -9,8 +9,11 @@ from typing import Any
 from partswap.apps.report.images import Thumbnails
 from partswap.counterfactual import Counterfactual
 from partswap.grid import GridShape
-from partswap.metrics import Evidence, Score
+from partswap.metrics import Evidence, Score, score_all
 from partswap.metrics.base import Swap
+from partswap.metrics.bootstrap import RESAMPLES
+from partswap.runs.confusion import Confusion
+from partswap.showcase import Clarity, clarity
 
 #: Digits of probabilities: more than the page shows.
 DIGITS = 5
@@ -42,6 +45,16 @@ class Source:
     method: str
     grid: GridShape
     scores: Mapping[str, Score] = field(repr=False)
+    model: int | None = None  #: whose explanations these are: place in `Report.mistakes`
+
+
+@dataclass(frozen=True)
+class ModelMistakes:
+    """What one model takes for what."""
+
+    title: str  #: of the model, empty if there is only one
+    confusion: Confusion | None = None
+    unknown: str = ""  #: why there are no counts
 
 
 @dataclass(frozen=True)
@@ -67,8 +80,14 @@ class Report:
     explanations: list[dict[str, Any]] = field(default_factory=list, repr=False)
     #: Parts in which two classes truly differ, by their numbers.
     truths: dict[tuple[int, int], list[str]] = field(default_factory=dict, repr=False)
+    #: What each of the models takes for what.
+    mistakes: list[ModelMistakes] = field(default_factory=list, repr=False)
+    #: How easy each explanation is to read.
+    clarities: list[Clarity] = field(default_factory=list, repr=False)
     #: What a reader must know: that a run is unfinished, for instance.
     notices: list[str] = field(default_factory=list)
+    #: What is scored, by source and by whether the model gets the image wrong.
+    _scored: dict[tuple[int, bool], list[tuple[Counterfactual, Evidence]]] = field(default_factory=dict, repr=False)
     _cases: dict[Hashable, int] = field(default_factory=dict, repr=False)
 
     def case(self, key: Hashable, name: str, truth: str | None = None) -> int:
@@ -79,8 +98,20 @@ class Report:
             self.cases.append({"name": name, **known})
         return self._cases[key]
 
-    def add(self, source: int, case: int, cf: Counterfactual, evidence: Evidence, shown: Shown) -> None:
-        """Add an explanation, with what is known about its images."""
+    def add(
+        self,
+        source: int,
+        case: int,
+        cf: Counterfactual,
+        evidence: Evidence,
+        shown: Shown,
+        *,
+        mistake: bool = False,
+    ) -> None:
+        """Add an explanation, with what is known about its images.
+
+        `mistake` says that the model gets the query wrong: the target then is the true class, not a nearest class.
+        """
         own, target = (self.classes.number(cf.class_name(k)) for k in (cf.query_class, cf.target))
         steps = (cf.before, *cf.trace)
         record: dict[str, Any] = {
@@ -99,7 +130,12 @@ class Report:
         }
         if all(step.own is not None for step in steps):
             record["own"] = [round(step.own or 0.0, DIGITS) for step in steps]
-        sides = [parts_of(swap) for swap in evidence.swaps(cf)]
+        if mistake:
+            record["mistake"] = True
+        swaps = evidence.swaps(cf)
+        if any(swap.object is not None and not all(swap.object) for swap in swaps):
+            record["background"] = [[not on for on in swap.object or (True, True)] for swap in swaps]
+        sides = [parts_of(swap) for swap in swaps]
         if all(side is not None for side in sides):
             record["parts"] = [[self._numbers(names) for names in side] for side in sides if side is not None]
         if evidence.differing is not None:
@@ -109,6 +145,22 @@ class Report:
         if (checked := self._checked(cf)) is not None:
             record["pixels"] = checked
         self.explanations.append(record)
+        self.clarities.append(clarity(cf, evidence))
+        self._scored.setdefault((source, mistake), []).append((cf, evidence))
+
+    def scores_by_kind(self) -> dict[bool, list[dict[str, Score]]]:
+        """Return the metrics of every source apart for images that the model gets right (False) and wrong (True)."""
+        kinds = sorted({mistake for _, mistake in self._scored})
+        if len(kinds) < 2:
+            return {}
+        return {
+            kind: [score_all(self._scored.get((n, kind), []), resamples=RESAMPLES) for n in range(len(self.sources))]
+            for kind in kinds
+        }
+
+    def clearest_first(self) -> list[int]:
+        """Return the explanations by their numbers, the easiest to read first."""
+        return sorted(range(len(self.clarities)), key=self.clarities.__getitem__, reverse=True)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         return [self.parts.number(name) for name in names]
@@ -122,8 +174,17 @@ class Report:
         before, after = (round(p, DIGITS) for p in (found.before, found.after))
         return {"before": before, "after": after, "said": said, "flipped": bool(found.flipped)}
 
+    def _mistakes(self, source: Source) -> list[list[int]] | None:
+        """Return what the model of a source takes for what: true class, what it says, how many images."""
+        confusion = None if source.model is None else self.mistakes[source.model].confusion
+        if confusion is None:
+            return None
+        numbers = [self.classes.number(name) for name in confusion.classes]
+        return [[numbers[true], numbers[predicted], images] for true, predicted, images in confusion.mistakes]
+
     def data(self) -> dict[str, Any]:
         """Return everything but the pictures as plain data, for the page's script."""
+        mistakes = [self._mistakes(source) for source in self.sources]  # before the classes, of which it may name more
         return {
             "sources": [{"title": s.title, "run": s.run, "grid": list(s.grid)} for s in self.sources],
             "classes": list(self.classes),
@@ -131,6 +192,8 @@ class Report:
             "sizes": self.thumbnails.sizes,
             "cases": self.cases,
             "explanations": self.explanations,
+            "clearest": self.clearest_first(),
+            "mistakes": mistakes,
             "truths": [[*pair, parts] for pair, parts in self.truths.items()],
         }
 

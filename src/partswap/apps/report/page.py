@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import inspect
 import json
 import shutil
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -14,21 +12,22 @@ from typing import Any
 
 from partswap._version import __version__
 from partswap.apps.report.findings import findings, main_source
+from partswap.apps.report.links import listed
+from partswap.apps.report.metrics import metrics_section
+from partswap.apps.report.mistakes import mistakes_section
 from partswap.apps.report.model import Report
 from partswap.errors import SettingError
-from partswap.metrics import METRICS
-from partswap.metrics.base import Metric
-from partswap.metrics.bootstrap import Interval
-from partswap.palette import EDITS
+from partswap.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
+from partswap.showcase import RULE
 from partswap.store import refuse_strangers
 
 #: In the order they build on each other; the page gets them as one script.
-SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "report.js")
+SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "gallery.js", "detail.js", "report.js")
 #: Pictures per script element of a self-contained file: only those that are needed are decoded.
 SHARD = 48
 SUFFIXES = (".html", ".htm")
-#: What comes first and last among the metrics.
-ORDER = {"flip_rate": 0, "edits": 1, "evaluations": 8, "seconds": 9}
+#: How many criteria `Clarity.criteria` counts.
+CRITERIA = 6
 
 
 def write_report(report: Report, out: str | Path) -> Path:
@@ -50,7 +49,7 @@ def _write_file(report: Report, path: Path) -> Path:
     scripts += [
         f'<script type="application/json" id="images-{n}">{in_script(shard)}</script>' for n, shard in enumerate(shards)
     ]
-    page = _page(report, f"<style>{_static('report.css')}</style>", f"{''.join(scripts)}<script>{_script()}</script>")
+    page = _page(report, f"<style>{_style()}</style>", f"{''.join(scripts)}<script>{_script()}</script>")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.tmp")
     part.write_text(page, encoding="utf-8")
@@ -66,7 +65,7 @@ def _write_folder(report: Report, folder: Path) -> Path:
     images.mkdir(parents=True)
     for number, data in enumerate(report.thumbnails.files):
         (images / f"{number:05d}.jpg").write_bytes(data)
-    (folder / "report.css").write_text(_static("report.css"), encoding="utf-8")
+    (folder / "report.css").write_text(_style(), encoding="utf-8")
     (folder / "report.js").write_text(_script(), encoding="utf-8")
     # A page that is opened from a disk may not read files, but it may run them.
     (folder / "data.js").write_text(f"window.REPORT = {in_script(_data(report, shard=0))};\n", encoding="utf-8")
@@ -77,7 +76,31 @@ def _write_folder(report: Report, folder: Path) -> Path:
 
 
 def _data(report: Report, *, shard: int) -> dict[str, Any]:
-    return {**report.data(), "main": main_source(report), "colors": EDITS, "shard": shard}
+    main = {"main": main_source(report), "examples": examples(report)}
+    return {**report.data(), **main, "colors": EDITS, "shard": shard}
+
+
+def examples(report: Report) -> list[int]:
+    """Return which explanations stand beside the sentences, by their numbers: the clearest of each kind."""
+    main, explanations = main_source(report), report.explanations
+    order = [number for number in report.clearest_first() if explanations[number]["source"] == main]
+    clearest: dict[bool, int] = {}
+    for number in order:
+        clearest.setdefault(bool(explanations[number].get("mistake")), number)
+    return [clearest[mistake] for mistake in sorted(clearest)]
+
+
+def rule_note(report: Report) -> str:
+    """Return in words how the examples were chosen, and what of the rule could not be applied."""
+    unknown = [
+        text
+        for name, text in (("pixels", "the pixel check was not made"), ("parts", "parts are not annotated"))
+        if not any(name in e for e in report.explanations)
+    ]
+    caveat = f" Not all of it is known here: {listed(unknown)}." if unknown else ""
+    if any(report.clarities[number].criteria + len(unknown) < CRITERIA for number in examples(report)):
+        caveat += " Where none meets all of it, the one that meets most is shown."
+    return RULE + caveat
 
 
 def in_script(data: Any) -> str:
@@ -90,86 +113,42 @@ def _static(name: str) -> str:
     return (files("partswap.apps.report") / "static" / name).read_text(encoding="utf-8")
 
 
+def _style() -> str:
+    """Return the style sheet, with the colours that are the same on every surface."""
+    colors = {"target": (TARGET, TARGET_DARK), "missed": (MISSED, MISSED_DARK), "edit-ink": (EDIT_INK, EDIT_INK)}
+    variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in colors.items())
+    return f":root{{{variables}}}\n{_static('report.css')}"
+
+
 def _script() -> str:
     body = "\n".join(_static(name) for name in SCRIPTS)
     return f'(function () {{\n"use strict";\n{body}\n}})();\n'
 
 
 def _page(report: Report, style: str, scripts: str) -> str:
-    told = "".join(f'<p class="notice" role="note">{html.escape(notice)}</p>' for notice in report.notices)
-    facts = [
-        (len(report.cases), "images"),
-        (len(report.explanations), "explanations"),
-        (len({(e["from"], e["to"]) for e in report.explanations}), "class pairs"),
-        (len(report.sources), "method" if len(report.sources) == 1 else "methods"),
-    ]
+    notices = "".join(f'<p class="notice" role="note">{html.escape(notice)}</p>' for notice in report.notices)
     return Template(_static("report.html")).substitute(
         title=html.escape(report.title),
         note=html.escape(report.note),
-        notices=told,
-        facts="".join(f"<li><b>{count:,}</b> {what}</li>" for count, what in facts),
+        notices=notices,
+        facts="".join(f"<li><b>{count:,}</b> {what}</li>" for count, what in facts(report)),
         findings="".join(f"<li>{line}</li>" for line in findings(report)),
-        table=metrics_table(report),
+        rule=html.escape(rule_note(report)),
+        mistakes=mistakes_section(report),
+        metrics=metrics_section(report),
         version=html.escape(__version__),
         style=style,
         scripts=scripts,
     )
 
 
-def metrics_table(report: Report) -> str:
-    """Return the metrics, one row each, one column per method: value, 95 % interval, and both on a scale."""
-    head = "".join(
-        f'<th scope="col"><span class="dot s{n % 6}"></span>{html.escape(source.title)}'
-        + (f"<small>{html.escape(source.run)}</small>" if source.run and source.run not in source.title else "")
-        + "</th>"
-        for n, source in enumerate(report.sources)
+def facts(report: Report) -> list[tuple[int, str]]:
+    """Return what a report is about, in numbers."""
+    wrong = len({e["case"] for e in report.explanations if e.get("mistake")})
+    right = len({e["case"] for e in report.explanations if not e.get("mistake")})
+    images = (
+        [(right, "images that are right"), (wrong, "mistakes")] if right and wrong else [(right or wrong, "images")]
     )
-    rows = []
-    for name in sorted(METRICS.names(), key=lambda name: (ORDER.get(name, 2), name)):
-        metric = METRICS.get(name)()
-        for which in metric.ways:
-            row = _metric_row(report, name, metric, which)
-            if row:
-                rows.append(row)
-    return f'<table><thead><tr><th scope="col">metric</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-
-
-def _metric_row(report: Report, name: str, metric: Metric, which: str) -> str:
-    scores = [source.scores.get(name) for source in report.sources]
-    values = [None if score is None else getattr(score, which) for score in scores]
-    bounds = [None if score is None else getattr(score, f"{which}_interval") for score in scores]
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    best = _clear_best(values, bounds, metric)
-    tops = [bound[1] for bound in bounds if bound is not None]
-    top = 1.0 if metric.percent else max(*known, *tops, 1e-9)
-    cells = []
-    for place, (value, bound) in enumerate(zip(values, bounds, strict=True)):
-        if value is None:
-            cells.append("<td>&ndash;</td>")
-            continue
-        unit = " %" if metric.percent else ""
-        number = f"<b>{metric.show(value)}</b>{unit}"
-        low, high = bound or (value, value)
-        told = "" if bound is None else f"<small>{metric.show(low)} &ndash; {metric.show(high)}</small>"
-        places = [f"{100 * min(1.0, max(0.0, at / top)):.1f}%" for at in (low, high, value)]
-        scale = f'<span class="scale" style="--low:{places[0]};--high:{places[1]};--at:{places[2]}"></span>'
-        mark = ' class="best"' if place == best else ""
-        cells.append(f"<td{mark}>{number}{told}{scale}</td>")
-    ways = {"single": ", first edit", "all": ", all edits"}[which] if metric.single else ""
-    what = " ".join((inspect.getdoc(type(metric)) or "").partition("\n\n")[0].split())
-    title = f'<th scope="row">{html.escape(metric.title)}{ways}<small>{html.escape(what)}</small></th>'
-    return f"<tr>{title}{''.join(cells)}</tr>"
-
-
-def _clear_best(values: Sequence[float | None], bounds: Sequence[Interval | None], metric: Metric) -> int | None:
-    """Return which value is the best, None if it is not clear: alone, equal, or within the interval of another."""
-    known = [n for n, value in enumerate(values) if value is not None]
-    if len(known) < 2:
-        return None
-    sign = -1.0 if metric.lower_is_better else 1.0
-    best = max(known, key=lambda n: sign * (values[n] or 0.0))
-    ends = {n: bounds[n] or (values[n] or 0.0, values[n] or 0.0) for n in known}
-    mine = min(sign * end for end in ends[best])
-    return best if all(max(sign * end for end in ends[n]) < mine for n in known if n != best) else None
+    pairs = {(e["from"], e["to"]) for e in report.explanations}
+    counts = [*images, (len(report.explanations), "explanations"), (len(pairs), "class pairs")]
+    return [*counts, (len(report.sources), "methods" if len(report.sources) > 1 else "method")]

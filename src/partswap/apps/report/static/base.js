@@ -55,12 +55,21 @@ function quantile(sorted, share) {
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 }
 
+// Where a cell is, for people: rows and columns count from 1.
+const place = (e, cell) => {
+  const [, columns] = sources[e.source].grid;
+  return `row ${Math.floor(cell / columns) + 1}, column ${(cell % columns) + 1}`;
+};
+
 // -- what is known of every explanation, worked out once ----------------------------------------------------------
 
 const pairKey = (from, to) => from * classes.length + to;
 const truths = new Map(data.truths.map(([from, to, names]) => [pairKey(from, to), names]));
 cases.forEach((one, number) => Object.assign(one, { number, found: [] }));
+data.clearest.forEach((number, rank) => { explanations[number].rank = rank; });
 for (const e of explanations) {
+  e.mistake = Boolean(e.mistake);
+  e.turn = e.said.indexOf(e.to); // edits until the model says the target, -1 if it never does
   e.n = e.edits.length;
   e.end = e.p[e.n];
   e.touched = new Set((e.parts || []).flatMap(([query]) => query));
@@ -71,4 +80,5 @@ for (const e of explanations) {
   e.text = [classes[e.from], classes[e.to], one.name, e.words ? e.words.text : ""].join("\n").toLowerCase();
 }
 const several = sources.length > 1;
+const mixed = new Set(explanations.map((e) => e.mistake)).size > 1; // images that are right, and mistakes
 const checked = explanations.some((e) => e.pixels);

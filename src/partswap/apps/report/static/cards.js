@@ -53,13 +53,17 @@ function bar(p, flipped) {
   return h("span", { class: "meter" }, h("i", { class: flipped ? "flip" : "", style: `width:${(100 * p).toFixed(1)}%` }));
 }
 
+function sideText(e, k, side) {
+  const names = e.parts ? e.parts[k][side] : [];
+  return named(names) || (e.background && e.background[k][side] ? "background" : "");
+}
+
 function swapText(e, k) {
-  if (!e.parts) return "";
-  const [mine, theirs] = e.parts[k];
-  const shared = mine.filter((part) => theirs.includes(part));
+  const [query, distractor] = [sideText(e, k, 0), sideText(e, k, 1)];
+  const shared = e.parts ? e.parts[k][0].filter((part) => e.parts[k][1].includes(part)) : [];
   if (shared.length) return named(shared);
-  if (!mine.length && !theirs.length) return h("small", {}, "no annotated part");
-  return `${named(mine) || "–"} ← ${named(theirs) || "–"}`;
+  if (query === distractor) return query || (e.parts ? h("small", {}, "no annotated part") : "");
+  return `${query || "no annotated part"} → ${distractor || "no annotated part"}`;
 }
 
 function trace(e, large) {
@@ -72,8 +76,9 @@ function trace(e, large) {
     const now = e.said[k + 1];
     const change = now === e.said[k] ? "" : now === e.to ? `flips to ${classes[now]}` : `says ${classes[now]}`;
     rows.push(h("li", {}, h("span", { class: "badge", style: `background:${color(k)}` }, `${k + 1}`),
-      h("span", { class: "swap" }, crop(e, e.image, cell, k), h("span", { class: "arrow", "aria-hidden": "true" }, "←"),
-        crop(e, image, theirs, k)),
+      h("span", { class: "swap", role: "img", title: `${place(e, cell)} → ${place(e, theirs)}`,
+        "aria-label": `${place(e, cell)} becomes ${place(e, theirs)} of a distractor` },
+      crop(e, e.image, cell, k), h("span", { class: "arrow", "aria-hidden": "true" }, "→"), crop(e, image, theirs, k)),
       h("span", { class: "what" }, h("span", { class: "part" }, swapText(e, k)),
         change && h("span", { class: now === e.to ? "turn yes" : "turn" }, change)),
       bar(e.p[k + 1], now === e.to), h("span", { class: "p" }, percent(e.p[k + 1]))));
@@ -111,11 +116,12 @@ function card(one, shown, open, large = false) {
   const title = [classes[first.from], h("span", { class: "to", "aria-label": " towards " }, " → "), classes[first.to]];
   const truth = truths.get(pairKey(first.from, first.to)) || [];
   const file = one.name.split("/").pop();
-  const known = one.truth !== undefined && one.truth !== first.from;
+  const other = one.truth !== undefined && one.truth !== first.from && !first.mistake;
   return h("article", { class: shown.length > 1 ? "card wide" : "card", "data-case": one.number },
     h("header", {},
       h("h3", {}, open ? h("button", { type: "button", onclick: () => open(one.number) }, title) : title),
-      h("p", { class: "file", title: one.name }, known ? `truly ${classes[one.truth]}, ${file}` : file)),
+      h("p", { class: "file", title: one.name }, other ? `truly ${classes[one.truth]}, ${file}` : file)),
+    first.mistake && h("p", { class: "kind" }, h("b", {}, "Mistake"), ` the model says ${classes[first.from]}, it is ${classes[first.to]}`),
     h("div", { class: "panels", style: `--n:${shown.length}` }, shown.map((e) => panel(e, one, large))),
     truth.length > 0 && h("p", { class: "truth" }, "The two classes truly differ in: ", h("b", {}, truth.join(", "))));
 }

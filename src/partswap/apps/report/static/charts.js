@@ -54,23 +54,36 @@ function editsChart(chosen, all, shown, act) {
     [grid(top), bars, text(WIDTH - RIGHT, HEIGHT - 3, "number of edits", { "text-anchor": "end", class: "axis" })]);
 }
 
+// Every explanation ends at another edit, so they are laid over each other at the one that flips the decision; those that
+// need fewer edits stand at their start before.
 function risingChart(chosen, shown) {
-  const most = Math.min(10, Math.max(1, ...chosen.map((e) => e.n)));
-  const lists = bySource(chosen, shown);
-  const curves = lists.map((list) =>
-    Array.from({ length: most + 1 }, (_, k) => mean(list.map((e) => e.p[Math.min(k, e.n)]))));
-  const top = Math.min(1, Math.max(0.1, ...curves.flat()) * 1.2);
-  const at = (k) => across(k / most);
-  return frame("Mean probability of the other class after each edit", HEIGHT, [
-    grid(top),
-    Array.from({ length: most + 1 }, (_, k) =>
-      text(at(k), HEIGHT - 18, `${k}`, { "text-anchor": "middle" })),
+  const lists = bySource(chosen.filter((e) => e.turn > 0), shown);
+  const turns = lists.flat().map((e) => e.turn).sort((a, b) => a - b);
+  const before = turns.length ? Math.min(8, Math.max(2, Math.round(quantile(turns, 0.9)))) : 2; // the few that need many would flatten it
+  const after = lists.map((list) => Math.min(4, Math.max(0, ...list.map((e) => e.n - e.turn))));
+  const last = Math.max(0, ...after);
+  const steps = (end) => Array.from({ length: before + end + 1 }, (_, k) => k - before);
+  const curves = lists.map((list, j) => steps(after[j]).map((step) =>
+    [step, mean(list.map((e) => e.p[Math.min(Math.max(e.turn + step, 0), e.n)]))]));
+  const top = Math.min(1, Math.max(0.1, ...curves.flat().map(([, p]) => p)) * 1.2);
+  const at = (step) => across((step + before) / (before + last));
+  const name = (step) => (step < 0 ? `${count(-step, "edit")} before the flip` : step ? `${count(step, "edit")} after it` : "at the flip");
+  const ticks = steps(last).map((step) => text(at(step), HEIGHT - 18, step < 0 ? `${-step}` : step ? `+${step}` : "flip",
+    { "text-anchor": step === last && !step ? "end" : "middle", dx: step === last && !step ? 8 : 0 }));
+  return frame("Mean probability of the target class, counted back from the edit that flips the decision", HEIGHT, [
+    grid(top), line(at(0), TOP, at(0), up(0), "ever"), ticks,
     curves.map((curve, j) => lists[j].length > 0 && s("g", { class: `stroke s${shown[j] % 6}` },
-      s("path", { d: `M${curve.map((p, k) => `${at(k)} ${up(p / top)}`).join("L")}` }),
-      curve.map((p, k) => s("circle", { cx: at(k), cy: up(p / top), r: 3.5 },
-        s("title", {}, `${sources[shown[j]].title}, ${k ? `after edit ${k}` : "before"}: ${percent(p)}`))))),
-    text(WIDTH - RIGHT, HEIGHT - 3, "edits made", { "text-anchor": "end", class: "axis" }),
+      s("path", { d: `M${curve.map(([step, p]) => `${at(step)} ${up(p / top)}`).join("L")}` }),
+      curve.map(([step, p]) => s("circle", { cx: at(step), cy: up(p / top), r: 3.5 },
+        s("title", {}, `${sources[shown[j]].title}, ${name(step)}: ${percent(p)}`))))),
+    text(LEFT, HEIGHT - 3, "edits before the flip", { class: "axis" }),
   ]);
+}
+
+function risingLead(chosen) {
+  const missed = chosen.filter((e) => e.turn <= 0).length;
+  return "Mean probability of the target class, counted back from the edit that flips the decision. Explanations with fewer "
+    + `edits stand at their start${missed ? `; ${missed.toLocaleString("en")} that do not flip are left out` : ""}.`;
 }
 
 function boxesChart(chosen, shown) {
@@ -85,7 +98,7 @@ function boxesChart(chosen, shown) {
     s("rect", { x: across(left), y: y - 7, width: Math.max(2, across(right) - across(left)), height: 14, rx: 3, class: "fill" }),
     line(across(middle), y - 9, across(middle), y + 9, "median"));
   };
-  return frame("Probability of the other class before and after", height, [
+  return frame("Probability of the target class before and after", height, [
     [0, 0.25, 0.5, 0.75, 1].map((share) => [
       line(across(share), TOP, across(share), height - BOTTOM, "rule"),
       text(across(share), height - 18, `${100 * share} %`, { "text-anchor": share === 1 ? "end" : "middle", dx: share === 1 ? 6 : 0 })]),
@@ -127,10 +140,10 @@ function drawCharts(chosen, all, shown, act) {
     h("span", {}, h("span", { class: `dot s${k % 6}` }), sources[k].title)));
   $("#charts-of").replaceChildren(chosen.length < all.length
     ? `Of the ${count(chosen.length, "explanation")} chosen; dashes in the first show all ${all.length.toLocaleString("en")}.`
-    : `Of all ${all.length.toLocaleString("en")} explanations; filters below apply here, too.`);
+    : `Of all ${all.length.toLocaleString("en")} explanations; filters of the gallery apply here, too.`);
   $(".charts").replaceChildren(...[legend,
     figure("How many edits it takes", "Choose a bar to see those.", editsChart(chosen, all, shown, act)),
-    figure("How the probability rises", "Mean probability of the other class after each edit.", risingChart(chosen, shown)),
+    figure("How the probability rises", risingLead(chosen), risingChart(chosen, shown)),
     figure("From where to where", "Median, middle half and 90 % of the probabilities.", boxesChart(chosen, shown)),
     parts.length > 0 && figure("Which parts", "Share of the edits that touch a part of the query.",
       partsChart(chosen, all, shown, act))].filter(Boolean));

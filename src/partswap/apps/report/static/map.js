@@ -1,8 +1,9 @@
-// The map of confusions: a drawing of what is taken for what, and pairs of classes with their edits and parts.
+// Pairs of classes: a drawing of which class leads to which, and a table with their edits and parts. For images that the
+// model gets right these are nearest classes, which it need not ever mistake; for the others, what it says and the truth.
 
 const ROWS = 12; // rows of the table before one asks for more
 const FAMILIES = 40; // likewise, of the drawing
-let mapped = { order: "n", all: false, families: false };
+const views = new Map(); // how each of the two is sorted and unfolded
 
 function pairsOf(list) {
   const found = new Map();
@@ -43,11 +44,34 @@ function whereMap(pair) {
       class: "warm", "fill-opacity": (0.15 + (0.85 * n) / top).toFixed(2) })] : [])));
 }
 
-// -- the drawing: classes that are confused with each other, directly or through others, are a family ----------------
+// How often the model takes the one class of a pair for the other.
+const mistakes = (data.mistakes[data.main] || []).map(([truth, said, n]) => [pairKey(truth, said), n]);
+const mistaken = data.mistakes[data.main] ? new Map(mistakes) : null;
+const takes = (pair) => (pair.list[0].mistake ? mistaken.get(pairKey(pair.to, pair.from)) : mistaken.get(pair.key)) || 0;
 
-const COLUMN = 192;
-const GAP = 52; // between columns, for arrows
-const LINE = 30;
+// -- the drawing: classes that lead to each other, directly or through others, are a family ---------------------------
+
+const GAP = 78; // between columns, for arrows and their numbers
+const NAME = 160; // a longer name takes several lines
+const LETTER = 11.5;
+const BOW = 34; // how far an arrow between two classes of a column reaches out
+
+const pen = document.createElement("canvas").getContext("2d");
+const lengthOf = (words, size = LETTER) => {
+  pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(words).width;
+};
+
+function wrapped(name) {
+  const lines = [];
+  for (const word of name.split(/(?<=[-/])|\s+/)) {
+    const last = lines.length - 1;
+    const joined = last < 0 ? word : /[-/]$/.test(lines[last]) ? lines[last] + word : `${lines[last]} ${word}`;
+    if (last >= 0 && lengthOf(joined) <= NAME) lines[last] = joined;
+    else lines.push(word);
+  }
+  return lines;
+}
 
 function families(pairs) {
   const home = new Map();
@@ -89,96 +113,157 @@ function arranged({ members, pairs }) {
   return { places, lines, columns: deepest + 1 };
 }
 
-function family(group, pairs, state, act) {
-  const { places, lines, columns } = group;
-  const [width, height] = [columns * COLUMN - GAP + 4, lines * LINE + 16];
-  const spot = (k) => ({ x: (columns - 1 - places.get(k).depth) * COLUMN + 2, y: places.get(k).y * LINE + LINE / 2 + 3 });
-  const known = new Set(group.pairs.map((pair) => pair.key));
-  const most = Math.max(...pairs.map((pair) => pair.n));
-  const arrows = group.pairs.map((pair) => {
-    const [a, b] = [spot(pair.from), spot(pair.to)];
-    const mutual = known.has(pairKey(pair.to, pair.from));
-    const forth = a.x < b.x; // towards the right, as most are
-    const shift = mutual ? (forth ? -5 : 6) : 0;
-    const [x1, x2] = a.x === b.x ? [a.x + COLUMN - GAP, a.x + COLUMN - GAP] : forth ? [a.x + COLUMN - GAP, b.x] : [a.x, b.x + COLUMN - GAP];
-    const [y1, y2] = [a.y + shift, b.y + shift];
-    const bow = a.x === b.x ? 34 : (x2 - x1) / 2;
-    const way = Math.sign(bow) * (a.x === b.x ? -1 : 1);
-    const width = 1.2 + (3 * pair.n) / most;
-    const tip = 4 + width;
-    const on = state.from === classes[pair.from] && state.to === classes[pair.to];
-    return s("g", { class: "arrow", style: tint(shade(pair.edits, pairs)), "data-on": on,
-      onclick: () => act({ from: classes[pair.from], to: classes[pair.to] }) },
-    s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, ${pair.edits.toFixed(1)} edits on average`),
-    s("path", { class: "reach", d: `M${x1} ${y1}C${x1 + bow} ${y1} ${x2 - way * Math.abs(bow)} ${y2} ${x2} ${y2}` }),
-    s("path", { class: "line", "stroke-width": width,
-      d: `M${x1} ${y1}C${x1 + bow} ${y1} ${x2 - way * Math.abs(bow)} ${y2} ${x2 - way * tip} ${y2}` }),
-    s("path", { class: "tip", d: `M${x2} ${y2}l${-way * tip * 1.5} ${-tip * 0.8}v${tip * 1.6}z` }),
-    s("text", { x: forth ? x1 + 5 : x1 - 20, y: forth ? y1 - 5 : y1 + 14 }, pair.edits.toFixed(1)));
+const meet = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+
+// The curve of an arrow: its ends, and where its number may stand, the middle first.
+function curve(pair, spot, wide, mutual) {
+  const [a, b] = [spot(pair.from), spot(pair.to)];
+  const forth = a.x < b.x; // towards the right, as most are
+  const shift = mutual ? (forth ? -7 : 7) : 0;
+  const beside = a.x === b.x;
+  const [x1, x2] = beside ? [a.x + wide, a.x + wide] : forth ? [a.x + wide, b.x] : [a.x, b.x + wide];
+  const [y1, y2] = [a.y + shift, b.y + shift];
+  const bow = beside ? BOW : (x2 - x1) / 2;
+  const way = Math.sign(bow) * (beside ? -1 : 1);
+  const middle = [x1 + bow, x2 - way * Math.abs(bow)];
+  const point = (t) => ({
+    x: (1 - t) ** 3 * x1 + 3 * (1 - t) ** 2 * t * middle[0] + 3 * (1 - t) * t ** 2 * middle[1] + t ** 3 * x2,
+    y: (1 - t) ** 2 * (1 + 2 * t) * y1 + t ** 2 * (3 - 2 * t) * y2,
   });
-  const names = group.members.map((k) => {
-    const { x, y } = spot(k);
-    return s("g", { class: "class", onclick: () => act(group.pairs.some((pair) => pair.to === k) ? { to: classes[k], from: "" } : { from: classes[k], to: "" }) },
-      s("title", {}, classes[k]),
-      s("rect", { x, y: y - 11, width: COLUMN - GAP, height: 22, rx: 7 }),
-      s("text", { x: x + (COLUMN - GAP) / 2, y: y + 4, "text-anchor": "middle" }, clipped(classes[k], 20)));
-  });
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, arrows, names);
+  const path = (end) => `M${x1} ${y1}C${middle[0]} ${y1} ${middle[1]} ${y2} ${end} ${y2}`;
+  return { x2, y2, way, path, points: [0.5, 0.35, 0.65, 0.2, 0.8, 0.1, 0.9].map(point) };
 }
 
-function drawing(pairs, state, act, again) {
+// The number of an arrow where it stands on no name and on no other number; where there is no room the table has it.
+function numbered(points, number, taken) {
+  const [width, height] = [lengthOf(number, 10.5) + 6, 13];
+  // On the curve, or just above or below it.
+  for (const { x, y } of [0, -height, height].flatMap((shift) => points.map((p) => ({ x: p.x, y: p.y + shift })))) {
+    const box = { x: x - width / 2, y: y - height / 2, width, height };
+    if (taken.some((other) => meet(box, other))) continue;
+    taken.push(box);
+    return s("text", { x, y: y + 4, "text-anchor": "middle" }, number);
+  }
+  return null;
+}
+
+function family(group, pairs, state, act) {
+  const { places, lines, columns } = group;
+  const names = new Map(group.members.map((k) => [k, wrapped(classes[k])]));
+  const wide = Math.max(...[...names.values()].flat().map((words) => lengthOf(words))) + 22;
+  const rows = Math.max(...[...names.values()].map((words) => words.length));
+  const [tall, row] = [8 + 14 * rows, 16 + 14 * rows];
+  const known = new Map(group.pairs.map((pair) => [pair.key, pair]));
+  const spot = (k) => ({ x: (columns - 1 - places.get(k).depth) * (wide + GAP) + 2, y: places.get(k).y * row + row / 2 + 3 });
+  const taken = group.members.map((k) => ({ x: spot(k).x, y: spot(k).y - tall / 2, width: wide, height: tall }));
+  const beside = group.pairs.some((pair) => spot(pair.from).x === spot(pair.to).x);
+  const [width, height] = [columns * (wide + GAP) - GAP + 4 + (beside ? BOW : 0), lines * row + 6];
+  const most = Math.max(...pairs.map((pair) => pair.n));
+  const arrows = group.pairs.map((pair) => {
+    const { x2, y2, way, path, points } = curve(pair, spot, wide, known.has(pairKey(pair.to, pair.from)));
+    const thick = 1.2 + (3 * pair.n) / most;
+    const tip = 4 + thick;
+    const never = mistaken && !takes(pair);
+    return s("g", { class: never ? "arrow never" : "arrow", style: tint(shade(pair.edits, pairs)), "data-on": isChosen(pair, state),
+      onclick: () => act(filterOf(pair)) },
+    s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, ${pair.edits.toFixed(1)} edits on average`),
+    s("path", { class: "reach", d: path(x2) }),
+    s("path", { class: "line", "stroke-width": thick, d: path(x2 - way * tip) }),
+    s("path", { class: "tip", d: `M${x2} ${y2}l${-way * tip * 1.5} ${-tip * 0.8}v${tip * 1.6}z` }),
+    numbered(points, pair.edits.toFixed(1), taken));
+  });
+  const boxes = group.members.map((k) => {
+    const { x, y } = spot(k);
+    const into = group.pairs.find((pair) => pair.to === k);
+    const only = filterOf(into || group.pairs.find((pair) => pair.from === k));
+    return s("g", { class: "class", onclick: () => act(into ? { ...only, from: "" } : { ...only, to: "" }) },
+      s("rect", { x, y: y - tall / 2, width: wide, height: tall, rx: 7 }),
+      s("text", { "text-anchor": "middle" }, names.get(k).map((words, j) =>
+        s("tspan", { x: x + wide / 2, y: y + 4 + 14 * (j - (names.get(k).length - 1) / 2) }, words))));
+  });
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, style: `min-width:${Math.round(0.85 * width)}px`, "aria-hidden": "true" }, arrows, boxes);
+}
+
+// What shows the explanations of a pair in the gallery.
+const filterOf = (pair) => ({ from: classes[pair.from], to: classes[pair.to],
+  ...(mixed ? { is: pair.list[0].mistake ? "wrong" : "right" } : {}) });
+const isChosen = (pair, state) => state.from === classes[pair.from] && state.to === classes[pair.to];
+
+function drawing(pairs, view, state, act, again) {
   const all = families(pairs);
-  const few = mapped.families ? all : all.slice(0, FAMILIES);
+  const few = view.families ? all : all.slice(0, FAMILIES);
   return h("figure", { class: "families" }, h("div", { class: "flow", tabindex: 0, role: "region",
-    "aria-label": "Drawing of the confusions; the table below has the same" }, few.map((group) => family(group, pairs, state, act))),
+    "aria-label": "Drawing of the pairs of classes; the table below has the same" }, few.map((group) => family(group, pairs, state, act))),
     all.length > few.length && h("button", { type: "button", class: "plain", onclick: () => again({ families: true }) },
       `Show all ${all.length} groups`));
 }
 
-function clipped(name, most) {
-  return name.length <= most ? name : `${name.slice(0, most - 1)}…`;
-}
-
-function drawMap(all, state, act, shown) {
-  // Of one method: means over several would speak of none.
-  const main = shown.includes(data.main) ? data.main : shown[0];
-  const list = all.filter((e) => e.source === main);
-  $("#map-of").textContent = several ? `Drawn from the explanations of ${sources[main].title}.` : "";
-  const pairs = pairsOf(list);
+function pairsTable(pairs, view, state, act, again) {
   const sorts = { n: (a, b) => b.n - a.n || a.key - b.key, edits: (a, b) => b.edits - a.edits, flipped: (a, b) => a.flipped - b.flipped,
+    takes: (a, b) => takes(b) - takes(a),
     name: (a, b) => classes[a.from].localeCompare(classes[b.from]) || classes[a.to].localeCompare(classes[b.to]) };
+  const list = pairs.flatMap((pair) => pair.list);
   const shares = [...partShares(list)].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([part]) => part);
   const top = Math.max(0.2, ...pairs.flatMap((pair) => shares.map((part) => pair.shares.get(part) || 0)));
-  const rows = pairs.sort(sorts[mapped.order]);
+  const rows = [...pairs].sort(sorts[view.order]);
   const most = Math.max(1, ...rows.map((pair) => pair.edits));
-  const again = (change) => {
-    mapped = { ...mapped, ...change };
-    drawMap(all, state, act, shown);
-  };
-  const column = (order, title, kind = "") => h("th", { scope: "col", class: kind, "aria-sort": mapped.order === order ? "descending" : null },
-    h("button", { type: "button", onclick: () => again({ order }) }, title, mapped.order === order && h("span", { "aria-hidden": "true" }, " ↓")));
-  const chosen = (pair) => state.from === classes[pair.from] && state.to === classes[pair.to];
-  const visible = mapped.all ? rows : rows.filter((pair, k) => k < ROWS || chosen(pair));
+  const column = (order, title, kind = "") => h("th", { scope: "col", class: kind, "aria-sort": view.order === order ? "descending" : null },
+    h("button", { type: "button", onclick: () => again({ order }) }, title, view.order === order && h("span", { "aria-hidden": "true" }, " ▾")));
+  const visible = view.all ? rows : rows.filter((pair, k) => k < ROWS || isChosen(pair, state));
   const table = h("table", {}, h("thead", {}, h("tr", {}, column("name", "classes"), column("n", "images", "n"), column("edits", "mean edits", "n"),
-    column("flipped", "flipped", "n"), h("th", { scope: "col" }, "where"),
+    column("flipped", "flipped", "n"), mistaken && column("takes", "mistaken", "n"), h("th", { scope: "col" }, "where"),
     shares.map((part) => h("th", { scope: "col", class: "part" },
       h("button", { type: "button", title: `Edits of the ${parts[part]}`, onclick: () => act({ part: parts[part] }) }, parts[part]))))),
-  h("tbody", {}, visible.map((pair) => h("tr", { "data-on": chosen(pair) },
-    h("th", { scope: "row" }, h("button", { type: "button", "aria-pressed": String(chosen(pair)),
-      onclick: () => act({ from: classes[pair.from], to: classes[pair.to] }) },
+  h("tbody", {}, visible.map((pair) => h("tr", { "data-on": isChosen(pair, state) },
+    h("th", { scope: "row" }, h("button", { type: "button", "aria-pressed": String(isChosen(pair, state)),
+      onclick: () => act(filterOf(pair)) },
     classes[pair.from], h("span", { class: "to" }, " → "), classes[pair.to])),
     h("td", { class: "n" }, pair.n),
     h("td", { class: "n edits" }, h("span", {}, pair.edits.toFixed(1)), h("i", { style: `width:${((56 * pair.edits) / most).toFixed(0)}px` })),
     h("td", { class: "n" }, `${Math.round(100 * pair.flipped)} %`),
+    mistaken && h("td", { class: "n" }, takes(pair) || h("small", {}, "never")),
     h("td", {}, whereMap(pair)),
     shares.map((part) => {
       const share = pair.shares.get(part) || 0;
       return h("td", { class: share ? "heat part" : "part", style: share ? tint(share / top) : null,
         title: `${parts[part]}: ${percent(share)} of the edits` }, share ? Math.round(100 * share) : "");
     })))));
-  $(".map").replaceChildren(...[drawing(pairs, state, act, again), h("div", { class: "pairs" },
+  const hints = [mistaken && (list[0].mistake ? "Mistaken: how many images of the split the model gets wrong in this way."
+    : "Mistaken: how many images of the first class, of the whole split, the model takes for the second."),
+    shares.length && "Under the parts: per cent of a pair’s edits that touch the part in the query."].filter(Boolean);
+  return h("div", { class: "pairs" },
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Pairs of classes" }, table),
-    shares.length > 0 && h("p", { class: "hint" }, "Under the parts: per cent of a pair’s edits that touch the part in the query."),
-    rows.length > ROWS && h("button", { type: "button", class: "plain", onclick: () => again({ all: !mapped.all }) },
-      mapped.all ? "Show fewer" : `Show all ${count(rows.length, "pair")}`))].filter(Boolean));
+    hints.length > 0 && h("p", { class: "hint" }, hints.join(" ")),
+    rows.length > ROWS && h("button", { type: "button", class: "plain", onclick: () => again({ all: !view.all }) },
+      view.all ? "Show fewer" : `Show all ${count(rows.length, "pair")}`));
+}
+
+function drawPairs(section, list, state, act) {
+  const view = views.get(section) || { order: "n", all: false, families: false };
+  const pairs = pairsOf(list);
+  const again = (change) => {
+    views.set(section, { ...view, ...change });
+    drawPairs(section, list, state, act);
+  };
+  $(".map", section).replaceChildren(drawing(pairs, view, state, act, again), pairsTable(pairs, view, state, act, again));
+  section.querySelectorAll(".flow, .scroll").forEach(hintAtMore);
+  return pairs;
+}
+
+function drawMap(all, state, act, shown) {
+  // Of one method: means over several would speak of none.
+  const main = shown.includes(data.main) ? data.main : shown[0];
+  const mine = all.filter((e) => e.source === main);
+  const [right, wrong] = [false, true].map((mistake) => mine.filter((e) => e.mistake === mistake));
+  document.querySelectorAll(".map-of").forEach((one) => {
+    one.textContent = several ? `Drawn from the explanations of ${sources[main].title}.` : "";
+  });
+  $("[data-of=wrong]").hidden = !wrong.length;
+  $("#map").hidden = $("[data-to=map]").hidden = !right.length;
+  if (wrong.length) drawPairs($("[data-of=wrong]"), wrong, state, act);
+  if (!right.length) return;
+  const pairs = drawPairs($("#map"), right, state, act);
+  $("#never").textContent = mistaken
+    ? `of these ${count(pairs.length, "pair")}, the model ever takes the one for the other in ${pairs.filter(takes).length}; dashed arrows are the rest.`
+    : "the run does not say which of these the model ever takes for each other.";
 }

@@ -1,9 +1,8 @@
-// State, filters, the gallery's window, the large view. The state is in the address, so a view can be sent to someone.
+// State and filters. The state is in the address, so a view can be sent to someone.
 
-const CHUNK = 12; // cards that come and go together: divides into rows of one to four
-const PRINTED = 36;
-const EMPTY = { q: "", from: "", to: "", edits: "", part: "", flip: "", pix: "", src: "", sort: "best", case: "" };
+const EMPTY = { q: "", is: "", from: "", to: "", edits: "", part: "", flip: "", pix: "", src: "", sort: "clear", case: "" };
 const SORTS = {
+  clear: ["clearest first", (list) => (list.find((e) => e.source === data.main) || list[0]).rank],
   best: ["best first", (list) => Math.min(...list.map((e) => e.cost))],
   worst: ["worst first", (list) => -Math.max(...list.map((e) => e.cost))],
   most: ["most edits", (list) => -Math.max(...list.map((e) => e.n))],
@@ -15,7 +14,8 @@ const SORTS = {
   differ: ["methods differ most", (list) => Math.min(...list.map((e) => e.cost)) - Math.max(...list.map((e) => e.cost)), () => several],
   order: ["as in the data", (list) => list[0].case],
 };
-const TITLES = { q: "search", from: "says", to: "towards", edits: "edits", part: "part", flip: "flipped", pix: "in pixels" };
+const IS = { right: "the model is right", wrong: "mistakes" };
+const TITLES = { q: "search", is: "images", from: "says", to: "towards", edits: "edits", part: "part", flip: "flipped", pix: "in pixels" };
 
 let state = { ...EMPTY };
 let found = []; // cases that match, in order
@@ -33,10 +33,11 @@ function readState() {
   return read;
 }
 
+const addressOf = (one) => `${new URLSearchParams(Object.entries(one).filter(([name, value]) => value !== EMPTY[name]))}`;
+
 function writeState() {
-  const told = new URLSearchParams(Object.entries(state).filter(([name, value]) => value !== EMPTY[name]));
-  const hash = told.toString();
-  if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash ? `#${hash}` : "#");
+  const hash = addressOf(state);
+  if (hash !== location.hash.slice(1)) history.replaceState(state.case === "" ? null : history.state, "", `#${hash}`);
 }
 
 // -- which explanations -------------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ function matcher() {
   const [from, to, part] = [classes.indexOf(state.from), classes.indexOf(state.to), parts.indexOf(state.part)];
   const [, low, open, high] = /^(\d+)(-?)(\d*)$/.exec(state.edits) || [];
   const [least, most] = low === undefined ? [0, Infinity] : [Number(low), high ? Number(high) : open ? Infinity : Number(low)];
-  return (e) => (!state.from || e.from === from) && (!state.to || e.to === to) && e.n >= least && e.n <= most
+  return (e) => (!state.is || e.mistake === (state.is === "wrong")) && (!state.from || e.from === from) && (!state.to || e.to === to) && e.n >= least && e.n <= most
     && (!state.part || e.touched.has(part)) && (!state.flip || e.flipped === (state.flip === "yes"))
     && (!state.pix || (e.pixels !== undefined && e.pixels.flipped === (state.pix === "yes")))
     && words.every((word) => e.text.includes(word));
@@ -103,7 +104,7 @@ function update(change = {}, now = false) {
 
 function drawRest(all, chosen) {
   drawCharts(chosen, all, shownSources(), act);
-  const wanted = [state.src, state.from, state.to].join("\n");
+  const wanted = [state.src, state.is, state.from, state.to].join("\n");
   if (wanted !== drawn) drawMap(all, state, act, shownSources());
   drawn = wanted;
 }
@@ -122,87 +123,14 @@ function showForm() {
   const shown = new Set(shownSources());
   form.querySelectorAll("input[type=checkbox]").forEach((one) => { one.checked = shown.has(Number(one.value)); });
   const on = Object.keys(TITLES).filter((name) => state[name]);
-  const chip = (name) => h("button", { type: "button", class: "chip", "aria-label": `Remove: ${TITLES[name]} ${state[name]}`,
-    onclick: () => update({ [name]: "", case: "" }) }, h("span", {}, `${TITLES[name]}: `), state[name], h("span", { "aria-hidden": "true" }, " ✕"));
+  const chosen = (name) => (name === "is" ? IS[state.is] || state.is : state[name]);
+  const chip = (name) => h("button", { type: "button", class: "chip", "aria-label": `Remove: ${TITLES[name]} ${chosen(name)}`,
+    onclick: () => update({ [name]: "", case: "" }) }, h("span", {}, `${TITLES[name]}: `), chosen(name), h("span", { "aria-hidden": "true" }, " ✕"));
   $(".chips").replaceChildren(...on.map(chip), ...(on.length > 1
     ? [h("button", { type: "button", class: "plain", onclick: () => update({ ...EMPTY, sort: state.sort, src: state.src }) }, "Clear all")] : []));
   $(".state").hidden = !on.length;
   $("#more").textContent = on.filter((name) => name !== "q").length ? `Filters (${on.filter((name) => name !== "q").length})` : "Filters";
 }
-
-// Only chunks near the screen hold cards; the others keep their height.
-let heights = [];
-const watcher = new IntersectionObserver((entries) => {
-  for (const entry of entries) (entry.isIntersecting ? fill : drain)(entry.target);
-}, { rootMargin: "1200px 0px" });
-
-function fill(chunk) {
-  if (chunk.childElementCount) return;
-  const start = Number(chunk.dataset.start);
-  chunk.append(...found.slice(start, start + CHUNK).map(({ one, shown }) => card(one, shown, (number) => update({ case: `${number}` }))));
-  chunk.style.minHeight = "";
-}
-
-function drain(chunk) {
-  // The first stays, so that one can step into the gallery by keyboard from anywhere.
-  if (!chunk.childElementCount || chunk.dataset.start === "0" || chunk.contains(document.activeElement)) return;
-  heights.push(chunk.offsetHeight);
-  chunk.style.minHeight = `${chunk.offsetHeight}px`;
-  chunk.replaceChildren();
-}
-
-function drawGallery() {
-  watcher.disconnect();
-  const guess = heights.length ? mean(heights.slice(-8)) : 1600;
-  const wide = shownSources().length > 1;
-  const chunks = [];
-  for (let start = 0; start < found.length; start += CHUNK) {
-    chunks.push(h("div", { class: wide ? "chunk wide" : "chunk", "data-start": start, style: `min-height:${guess}px` }));
-  }
-  cardsBox.replaceChildren(...(chunks.length ? chunks : [h("p", { class: "empty" }, "Nothing matches. Take a filter away.")]));
-  if (chunks.length) fill(chunks[0]);
-  chunks.forEach((chunk) => watcher.observe(chunk));
-}
-
-// -- the large view -----------------------------------------------------------------------------------------------
-
-const detail = $("#detail");
-
-function showDetail() {
-  const place = state.case === "" ? -1 : found.findIndex(({ one }) => `${one.number}` === state.case);
-  if (place < 0) {
-    if (detail.open) detail.close();
-    return;
-  }
-  const { one, shown } = found[place];
-  $(".body", detail).replaceChildren(card(one, shown, null, true));
-  $(".place", detail).textContent = `${(place + 1).toLocaleString("en")} of ${found.length.toLocaleString("en")}`;
-  detail.querySelectorAll("[data-go]").forEach((button) => { button.disabled = !found[place + Number(button.dataset.go)]; });
-  if (!detail.open) detail.showModal();
-}
-
-function go(step) {
-  const place = found.findIndex(({ one }) => `${one.number}` === state.case);
-  const next = found[place + step];
-  if (place >= 0 && next) {
-    state = { ...state, case: `${next.one.number}` };
-    writeState();
-    showDetail();
-  }
-}
-
-detail.addEventListener("close", () => {
-  const closed = state.case;
-  if (closed === "") return;
-  state = { ...state, case: "" };
-  writeState();
-  $(`.cards [data-case="${closed}"] h3 button`)?.focus({ preventScroll: true });
-});
-detail.addEventListener("click", (event) => {
-  if (event.target === detail || event.target.closest("[data-close]")) detail.close();
-  const button = event.target.closest("[data-go]");
-  if (button) go(Number(button.dataset.go));
-});
 
 // -- once ---------------------------------------------------------------------------------------------------------
 
@@ -217,8 +145,11 @@ function setUp() {
   fillSelect("edits", [...any, ...Array.from({ length: Math.min(most, 11) }, (_, k) => [`${k + 1}`, `${k + 1}`]),
     ...[2, 4, 6].filter((n) => n < most).map((n) => [`${n}-`, `${n} or more`])]);
   fillSelect("part", [...any, ...[...parts].sort().map((name) => [name, name])]);
+  const images = (mistake) => count(new Set(explanations.filter((e) => e.mistake === mistake).map((e) => e.case)).size, "image");
+  fillSelect("is", [...any, ["right", `${IS.right} (${images(false)})`], ["wrong", `${IS.wrong} (${images(true)})`]]);
   fillSelect("flip", [...any, ["yes", "yes"], ["no", "no"]]);
   fillSelect("pix", [...any, ["yes", "holds"], ["no", "does not"]]);
+  $("[data-of=is]").hidden = !mixed;
   $("[data-of=part]").hidden = !parts.length;
   $("[data-of=pix]").hidden = !checked;
   $("[data-of=src]").hidden = !several;
@@ -251,23 +182,20 @@ function setUp() {
       event.preventDefault();
       form.elements.namedItem("q").focus();
     }
-    if (detail.open && (event.key === "ArrowRight" || event.key === "ArrowLeft")) go(event.key === "ArrowRight" ? 1 : -1);
   });
   window.addEventListener("hashchange", () => {
     const before = state;
     state = readState();
     const changed = Object.keys(EMPTY).some((name) => name !== "case" && state[name] !== before[name]);
+    if (!changed) { // only the large view: the page behind it stays as it is
+      showDetail();
+      return;
+    }
     update();
-    if (changed) form.scrollIntoView({ block: "start" });
+    form.scrollIntoView({ block: "start" });
   });
-  window.addEventListener("beforeprint", () => {
-    watcher.disconnect();
-    const few = found.slice(0, PRINTED);
-    cardsBox.replaceChildren(h("div", { class: "chunk" }, few.map(({ one, shown }) => card(one, shown, null))));
-    cardsBox.querySelectorAll("img").forEach((image) => { image.loading = "eager"; });
-    $(".printed").textContent = few.length < found.length ? `The first ${few.length} of ${count(found.length, "image")}.` : "";
-  });
-  window.addEventListener("afterprint", drawGallery);
+  setUpGallery();
+  setUpDetail();
   setUpTheme();
 }
 
@@ -292,16 +220,29 @@ function setUpTheme() {
   show();
 }
 
-// The example beside the sentences: of the explanations that flip in two edits, the one that gains most.
-function showExample() {
-  const score = (e) => (e.flipped && e.n ? 1 : 0) * (e.n === 2 ? 2 : e.n === 1 ? 1 : 1 / e.n) * (e.end - e.p[0])
-    * (1 + mean((e.parts || []).map(([a, b]) => Number(a.some((part) => b.includes(part))))));
-  const best = explanations.filter((e) => e.source === data.main).reduce((a, b) => (score(b) > score(a) ? b : a));
-  $("#example").replaceChildren(h("p", { class: "eyebrow" }, "An example"), card(cases[best.case], [best], (number) => update({ case: `${number}` })));
+// The examples beside the sentences: chosen by the rule that stands below them.
+function showExamples() {
+  const shown = data.examples.map((number) => explanations[number]);
+  $("#example").replaceChildren(...shown.map((e) => h("div", {}, h("p", { class: "eyebrow" }, e.mistake ? "A mistake" : mixed ? "An image it gets right" : "An example"),
+    card(cases[e.case], [e], openDetail))));
 }
 
-setUp();
+// A table or drawing that is wider than its place fades where there is more, and says so.
+function hintAtMore(region) {
+  const look = () => {
+    const left = region.scrollWidth - region.clientWidth - region.scrollLeft;
+    region.dataset.more = [region.scrollLeft > 2 && "left", left > 2 && "right"].filter(Boolean).join(" ");
+    hint.hidden = region.scrollWidth <= region.clientWidth + 2;
+  };
+  const hint = h("p", { class: "swipe", hidden: true }, "There is more to the right: scroll sideways.");
+  region.before(hint);
+  region.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(region);
+}
+
 state = readState();
-showExample();
+setUp();
+showExamples();
 update({}, true);
+document.querySelectorAll("#mistakes .lead-in .scroll, #metrics .scroll").forEach(hintAtMore);
 if (location.hash.length > 1) form.scrollIntoView({ block: "start" });
