@@ -26,7 +26,7 @@ class Trials:
     def add(self, slot: int) -> str:
         """Begin a trial of a slot; returns its token."""
         token = f"try-{secrets.token_urlsafe(12)}"
-        self._people[token] = Participant(id=0, slot=slot, simulated=False, code=CODE, done=0, last=None)
+        self._people[token] = Participant(id=0, slot=slot, name=None, simulated=False, code=CODE, done=0, last=None)
         for old in list(self._people)[:-LARGEST]:
             self._people.pop(old, None)
         return token
