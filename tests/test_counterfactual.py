@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from PIL import Image
 
 from partswap import Counterfactual, Edit, GridShape, Step, find_counterfactual
 from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError
+from partswap.notes import Note
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -46,6 +48,18 @@ def test_files_round_trip_and_leave_nothing_half_written(tmp_path, problem):
     path = cf.save(tmp_path / "new" / "why.json")
     assert Counterfactual.load(path) == cf
     assert [p.name for p in path.parent.iterdir()] == ["why.json"]
+
+
+def test_reasons_have_a_kind_and_files_with_their_text_alone_are_read(problem):
+    reasons = {"target_from": Note("distractors", "4 of 6 distractors"), "gave_up": Note("unreachable", "nothing does")}
+    cf = replace(find_counterfactual(**problem), source=reasons)
+    assert Counterfactual.from_dict(json.loads(json.dumps(cf.to_dict()))) == cf
+    old = {**cf.to_dict(), "source": {"target_from": "given", "gave_up": "nothing does"}}
+    read = Counterfactual.from_dict(old).source
+    assert read["target_from"].kind == "given"
+    assert (str(read["gave_up"]), read["gave_up"].kind) == ("nothing does", "unknown")
+    with pytest.raises(FileFormatError, match="damaged"):
+        Counterfactual.from_dict({**old, "source": {"gave_up": {"text": "nothing does"}}})
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.95])

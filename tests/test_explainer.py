@@ -40,6 +40,7 @@ from partswap.images import read_image
 from partswap.models import shipped
 from partswap.models.names import plain
 from partswap.models.open import open_classifier
+from partswap.notes import Note
 from partswap.search.settings import changed
 
 NAMES = [s.name for s in aviary.all_species()]
@@ -232,7 +233,7 @@ def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
     query, donors = birds
     cf = explainer.explain(query, donors)
     assert cf.target == 5  # two of the four; the other two are predicted as the query is, and so cannot be meant
-    assert cf.source["target_from"] == "what 2 of 4 distractors are predicted as"
+    assert cf.source["target_from"] == Note("distractors", "what 2 of 4 distractors are predicted as")
     mixed = [*donors[:1], *(aviary.draw(k, 0).image for k in (10, 20, 30))]
     with pytest.raises(NoDistractorsError) as caught:
         explainer.explain(query, mixed)
@@ -253,7 +254,7 @@ def test_a_mistake_is_explained_towards_the_true_class(explainer, birds):
     truth = 5 if said != 5 else 4
     right = [aviary.draw(truth, seed).image for seed in range(6)]
     cf = explainer.explain((query, truth), right)  # an item of a data set: an image and its label
-    assert (cf.query_class, cf.target, cf.source["target_from"]) == (said, truth, "the true class")
+    assert (cf.query_class, cf.target, cf.source["target_from"].kind) == (said, truth, "label")
     assert cf.edits == explainer.explain(query, right, label=NAMES[truth]).edits
     assert cf.source["label"] == truth
 

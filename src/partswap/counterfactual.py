@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from partswap._version import __version__
 from partswap.errors import FileFormatError, ImageError, SettingError, ShapeError
 from partswap.grid import GridShape
+from partswap.notes import Note
 from partswap.words import Words, decimal
 from partswap.words import percent as percent
 
@@ -34,6 +35,8 @@ SCHEMA = "partswap.counterfactual"
 SCHEMA_VERSION = 4
 #: Edits that text writes out; the rest are counted.
 SHOWN = 12
+#: What in `Counterfactual.source` is a `Note`: where the target comes from, and why the search gave up.
+REASONS = ("target_from", "gave_up")
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,8 @@ class Counterfactual:
     pictures: Pictures | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        reasons = {name: Note.read(self.source[name]) for name in REASONS if name in self.source}
+        object.__setattr__(self, "source", {**self.source, **reasons})
         if len(self.edits) != len(self.trace):
             problem = f"{len(self.edits)} edits but {len(self.trace)} steps in the trace."
             raise SettingError(problem, "Give one step per edit.")

@@ -17,6 +17,7 @@ from partswap.counterfactual import About, Counterfactual, Pictures
 from partswap.data.base import Dataset
 from partswap.errors import ClassIndexError, CutError, NoDistractorsError, SettingError, ShapeError
 from partswap.features import Encoded, prepared
+from partswap.grid import HeatMap
 from partswap.heads import HeadPlan
 from partswap.images import ImageLike, list_images, name_of
 from partswap.language.speaker import Speaker, annotated_parts, open_speaker
@@ -29,6 +30,7 @@ from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
 from partswap.models.preprocessing import as_preprocess
+from partswap.notes import Note
 from partswap.pixels import PixelJudge, pairs_of, with_check
 from partswap.preprocess import stacked
 from partswap.progress import Track, no_progress
@@ -104,8 +106,8 @@ class Explainer:
         batch_size: int = 32,
         track: Track = no_progress,
     ) -> None:
-        #: What was assumed or adapted, in words.
-        self.notes: list[str] = []
+        #: What was assumed or adapted.
+        self.notes: list[Note] = []
         if isinstance(model, str | Path):
             model = _named(str(model), weights)
         elif weights is not None:
@@ -293,8 +295,8 @@ class Explainer:
             pictures = Pictures(seen[0], seen[1:])
         return with_check(cf, self._judge(pictures, cf.target)([pairs_of(cf)])[0], self.class_names)
 
-    def heat(self, cf: Counterfactual) -> dict[str, NDArray[Any]]:
-        """Return maps ``(h, w)`` of a counterfactual for a figure of kind "heat" (see `heat_maps`)."""
+    def heat(self, cf: Counterfactual) -> dict[str, HeatMap]:
+        """Return maps of a counterfactual for a figure of kind "heat" (see `heat_maps`)."""
         return heat_maps(self.plan, self._problem(cf), next((e.distractor_image for e in cf.edits), 0))
 
     def clusters(self, cf: Counterfactual, count: int = 8) -> NDArray[Any]:
@@ -374,12 +376,13 @@ class Explainer:
     def check_familiar(self, grids: Tensor | None) -> None:
         """Note, once, if auxiliary grids ``(n, e, h, w)`` are unlike those that a trained auxiliary learned from."""
         known = None if self.auxiliary is None or grids is None else self.auxiliary.familiarity(grids.float())
-        if known is None or known >= FAMILIAR or any("unlike" in note for note in self.notes):
+        if known is None or known >= FAMILIAR or any(note.kind == "unfamiliar" for note in self.notes):
             return
-        self._note(
+        text = (
             f"these images are unlike those the auxiliary was trained on ({known:.0%} as alike to them as they are): "
             "its matches may be poor. Better: train one on such images (partswap train auxiliary)."
         )
+        self._note(Note("unfamiliar", text))
 
     def with_auxiliary(self, auxiliary: Auxiliary) -> Explainer:
         """Return the same explainer with another auxiliary."""
@@ -394,7 +397,7 @@ class Explainer:
             explained = Explained(self.model, self.preprocess, self.cut.layer, learned_from)
             auxiliary = build_auxiliary(auxiliary, explained)
             auxiliary.model.to(self.device)
-            self.notes += [auxiliary.note] if auxiliary.note else []
+            self.notes += [Note("auxiliary", auxiliary.note)] if auxiliary.note else []
         if isinstance(auxiliary, nn.Module):
             return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
         if auxiliary is not None and not isinstance(auxiliary, Auxiliary):
@@ -403,7 +406,7 @@ class Explainer:
             )
         return auxiliary
 
-    def _about(self, query: Encoded, donors: Encoded, kept: list[int], aim: int, why: str, truth: int | None) -> About:
+    def _about(self, query: Encoded, donors: Encoded, kept: list[int], aim: int, why: Note, truth: int | None) -> About:
         told: dict[str, Any] = {
             "query": query.names[0],
             "distractors": list(donors.names),
@@ -431,10 +434,10 @@ class Explainer:
         pictures = Pictures(query.pictures[0], tuple(donors.pictures), sources, self.preprocess) if shown else None
         return About(told, self.class_names or (), pictures)
 
-    def _note(self, note: str | None) -> None:
+    def _note(self, note: Note | None) -> None:
         if note is not None:
             self.notes.append(note)
-            warnings.warn(note, PartswapWarning, stacklevel=3)
+            warnings.warn(str(note), PartswapWarning, stacklevel=3)
 
 
 def _named(name: str, weights: str | Path | None) -> Classifier:

@@ -7,10 +7,11 @@ A grid is a ``(d, h, w)`` tensor. Cell ``row * w + col`` is one position of it. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from partswap.errors import NonFiniteError, ShapeError
@@ -79,6 +80,13 @@ class Grids(NamedTuple):
         """Return those of some of the images."""
         rows = list(indices)
         return Grids(self.values[rows], None if self.context is None else self.context[rows])
+
+
+class HeatMap(NamedTuple):
+    """One number per cell of the query, or of a distractor."""
+
+    values: NDArray[Any]  #: ``(h, w)``
+    of: Literal["query", "distractor"] = "query"  #: whose cells they are
 
 
 def to_cells(grid: Tensor) -> Tensor:

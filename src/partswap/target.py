@@ -15,6 +15,7 @@ from partswap.errors import DataError, NoDistractorsError
 from partswap.features import Encoded
 from partswap.images import label_of
 from partswap.models.names import find_class, plain
+from partswap.notes import Note
 
 #: How many distractors are looked for in a data set.
 DISTRACTORS = 20
@@ -59,23 +60,23 @@ def true_class(
 
 def choose_target(
     logits: Tensor, target: int | str | None, truth: int | None, donors: Tensor | None, names: Sequence[str] | None
-) -> tuple[int, str]:
-    """Return the class to aim at, and where it comes from in words.
+) -> tuple[int, Note]:
+    """Return the class to aim at, and where it comes from: its kind is given, label, distractors or guess.
 
     `logits` are the query's, ``(classes,)``, `donors` those of the distractors, if they are known.
     """
     if target is not None:
-        return find_class(target, names, len(logits)), "given"
+        return find_class(target, names, len(logits)), Note("given", "given")
     said = int(logits.argmax())
     if truth is not None and truth != said:
-        return truth, "the true class"
+        return truth, Note("label", "the true class")
     if donors is not None:
         counts = Counter(int(k) for k in donors.argmax(1) if int(k) != said)
         if counts:
             best, count = counts.most_common(1)[0]
             if 2 * count > counts.total():
-                return best, f"what {count} of {len(donors)} distractors are predicted as"
-    return int(logits.topk(2).indices[1]), "the model's second guess"
+                return best, Note("distractors", f"what {count} of {len(donors)} distractors are predicted as")
+    return int(logits.topk(2).indices[1]), Note("guess", "the model's second guess")
 
 
 def find_distractors(

@@ -12,6 +12,7 @@ from partswap.errors import SettingError, ShapeError, UnknownNameError
 from partswap.figures import FIGURES
 from partswap.figures.failures import worst
 from partswap.figures.style import fitted, width_of
+from partswap.grid import HeatMap
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_what_is_wrong_is_said(found):
     with pytest.raises(SettingError, match="explainer="):
         cf.plot(kind="clusters")
     with pytest.raises(ShapeError, match="one number per cell"):
-        cf.plot(kind="heat", maps={"a": np.zeros((2, 2))})
+        cf.plot(kind="heat", maps={"a": HeatMap(np.zeros((2, 2)))})
     with pytest.raises(ShapeError, match="one per cell"):
         cf.plot(kind="clusters", labels=np.zeros((2, 2, 2), int))
     with pytest.raises(ShapeError, match="30 parts for"):
@@ -118,7 +119,13 @@ def test_one_that_is_not_reached_is_drawn_too(found):
 def test_maps_are_of_the_grid(explainer, found, options):
     cf = found[0]
     maps = options["heat"]["maps"]
-    assert {values.shape for values in maps.values()} == {tuple(cf.grid)}
+    assert {values.shape for values, _ in maps.values()} == {tuple(cf.grid)}
+    assert [of for _, of in maps.values()] == ["query", "query", "distractor"]
+    # Whose cells a map shows is said by the map, not by what it is called.
+    gain = next(iter(maps.values()))
+    drawn = [cf.plot(kind="heat", maps={name: gain}) for name in ("gain", "gain over all distractors")]
+    pictures = [figure.axes[1].images[0].get_array() for figure in drawn]
+    assert np.array_equal(*pictures)
     labels = options["clusters"]["labels"]
     assert labels.shape == (1 + cf.distractors, *cf.grid)
     assert labels.max() < 5

@@ -32,6 +32,7 @@ from partswap.data.sets.aviary import Aviary
 from partswap.errors import FileFormatError, PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics import METRICS
+from partswap.notes import Note
 from partswap.runs import records, workers
 from partswap.runs.bundle import Bundle, FrozenNetwork, Shard, one_thread
 from partswap.runs.folder import Run, begin, only_one
@@ -167,7 +168,9 @@ def make(edits, flipped=True):
 def test_explanations_without_edits_are_not_lost(tmp_path):
     found = [make([]), make([Edit(1, 6, 1), Edit(0, 2, 0)]), make([], flipped=False)]
     # A method may tell something of one explanation only.
-    found[2] = replace(found[2], settings={"lam": 0.2}, source={**found[2].source, "outside": 3})
+    found[2] = replace(
+        found[2], settings={"lam": 0.2}, source={**found[2].source, "outside": 3, "gave_up": Note("x", "y")}
+    )
     tasks = [Task(7, 5, (4, 9))] * 3
     records.write_table(records.edits_table(5, tasks, found, ["a"] * 3), tmp_path / "edits.parquet")
     records.write_table(records.timings_table(5, tasks, found), tmp_path / "timings.parquet")

@@ -30,6 +30,7 @@ from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.open import open_classifier
 from partswap.models.side_by_side import SideBySide
+from partswap.notes import Note
 from partswap.preprocess import Preprocess
 from partswap.studies.matching import match_parts, measure_auxiliary
 from partswap.training.auxiliary import MatchRecipe, learn_map, match_loss, nearest_images, recurrence, train_auxiliary
@@ -207,7 +208,7 @@ def test_images_it_does_not_know_are_said_to_be_strange(made):
     explainer = Explainer(START, auxiliary=str(made[1]))
     grids = explainer.encode([aviary.draw(k, 900 + k).image for k in range(4)]).aux
     explainer.check_familiar(grids)
-    assert not any("unlike" in note for note in explainer.notes)
+    assert "unfamiliar" not in [note.kind for note in explainer.notes]
     assert explainer.auxiliary.familiarity(grids) == pytest.approx(1, abs=0.15)
     # Cells that point away from all it knows.
     known = explainer.auxiliary.model.known
@@ -216,7 +217,7 @@ def test_images_it_does_not_know_are_said_to_be_strange(made):
     with pytest.warns(PartswapWarning, match="unlike those the auxiliary was trained on"):
         explainer.check_familiar(away)
     explainer.check_familiar(away)  # said once
-    assert sum("unlike" in note for note in explainer.notes) == 1
+    assert [note.kind for note in explainer.notes].count("unfamiliar") == 1
 
 
 # -- how it is found --------------------------------------------------------------------------------------------------
@@ -231,7 +232,7 @@ def test_auto_takes_one_trained_on_the_images_of_the_classifier(made, birds, tmp
     classifier = Classifier(opened.model, "x", opened.classes, opened.preprocess, record={"data": birds.fingerprint()})
     explainer = Explainer(classifier)
     assert explainer.auxiliary.name == "aux"
-    assert explainer.notes == [f"auxiliary: {made[1]}, trained on these images."]
+    assert explainer.notes == [Note("auxiliary", f"auxiliary: {made[1]}, trained on these images.")]
 
 
 def write_weights(folder):
@@ -256,15 +257,15 @@ def test_auto_takes_a_self_supervised_network_that_is_at_hand(tmp_path, monkeypa
     model = open_classifier("timm:test_resnet", write_weights(tmp_path))
     alone = Explainer(model)
     assert alone.auxiliary.name.startswith("classifier@")
-    assert "the classifier's own features" in alone.notes[0]
-    assert "partswap train auxiliary" in alone.notes[0]
+    assert "the classifier's own features" in alone.notes[0].text
+    assert "partswap train auxiliary" in alone.notes[0].text
     from partswap.models.auxiliaries.dino_resnet50 import PUBLISHED
 
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(write("dino_resnet50", tmp_path)[0], tmp_path / "checkpoints" / PUBLISHED.url.rpartition("/")[2])
     found = Explainer(model)
     assert found.auxiliary.name == "dino_resnet50"
-    assert "a self-supervised network" in found.notes[0]
+    assert "a self-supervised network" in found.notes[0].text
     assert set(SELF_SUPERVISED) <= set(AUXILIARIES.names())
 
 

@@ -11,6 +11,7 @@ import typer
 
 from partswap.cli.options import Classes, DataOptions, DataPath, Layer, Model, Weights, say
 from partswap.errors import PartswapError, SettingError
+from partswap.notes import Note
 from partswap.options import AUXILIARY_HELP, parse_options
 from partswap.runs.config import DATASET_NAMES, METHOD_NAMES
 
@@ -214,11 +215,12 @@ def _tell(
     if several:
         say(f"\n{cf.source.get('query') or 'query'}")
     say(str(cf))
-    if cf.source.get("target_from", "given") != "given":
-        say(f"target: {cf.class_name(cf.target)}, {cf.source['target_from']}")
+    why = cf.source.get("target_from", Note("given", "given"))
+    if why.kind != "given":
+        say(f"target: {cf.class_name(cf.target)}, {why}")
     if cf.source.get("label") == cf.query_class:
         say(f"note: the model is right, this is {cf.class_name(cf.query_class)}; explained is what would make it err.")
-    if given is not None and cf.distractors < given and "distractors" not in cf.source.get("target_from", ""):
+    if given is not None and cf.distractors < given and why.kind != "distractors":
         say(
             f"note: {given - cf.distractors} of {given} distractors are left out, the model does not call them "
             f"{cf.class_name(cf.target)}; --keep-misclassified uses them."

@@ -13,6 +13,7 @@ from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError, ShapeError
 from partswap.figures.base import FIGURES
 from partswap.figures.style import GREY, INK, SIDE, SMALL, Page, mark, page_width, places
+from partswap.grid import HeatMap
 from partswap.pictures import used_distractors
 
 if TYPE_CHECKING:
@@ -23,15 +24,13 @@ COLORS = "cividis"
 
 
 @FIGURES.register("heat")
-def heat(
-    cf: Counterfactual, *, explainer: Any = None, maps: Mapping[str, NDArray[np.floating[Any]]] | None = None
-) -> Figure:
+def heat(cf: Counterfactual, *, explainer: Any = None, maps: Mapping[str, HeatMap] | None = None) -> Figure:
     """Draw heat maps over the pictures: `maps` is what `Explainer.heat` returns, or an explainer makes them."""
     if maps is None:
         if explainer is None:
             raise SettingError("heat maps need the model.", "Pass explainer=, or maps= that Explainer.heat returned.")
         maps = explainer.heat(cf)
-    for name, values in maps.items():
+    for name, (values, _) in maps.items():
         if values.shape != tuple(cf.grid):
             raise ShapeError(f"the map {name!r} has shape {values.shape}.", f"Give one number per cell: {cf.grid}.")
     pictures, used = cf.drawn(), used_distractors(cf)
@@ -40,13 +39,13 @@ def heat(
     taken = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == donor]
     page = Page(page_width(1 + len(maps)))
     page.heading(cf)
-    items: list[tuple[str, Image.Image, NDArray[Any] | None]] = [("query", pictures.query, None)]
-    for name, values in maps.items():
-        items.append((name, pictures.distractors[donor] if "distractor" in name else pictures.query, values))
+    items: list[tuple[str, bool, NDArray[Any] | None]] = [("query", False, None)]
+    items += [(name, of == "distractor", values) for name, (values, of) in maps.items()]
     high = 0.0
-    for x, (name, picture, values) in zip(places(len(items)), items, strict=True):
+    for x, (name, of_donor, values) in zip(places(len(items)), items, strict=True):
+        picture = pictures.distractors[donor] if of_donor else pictures.query
         axis = page.image(x, page.y, SIDE, picture if values is None else heated(picture, values))
-        mark(axis, cf, taken if "distractor" in name else mine, picture.size, badges=values is None)
+        mark(axis, cf, taken if of_donor else mine, picture.size, badges=values is None)
         y = page.y + SIDE * picture.height / picture.width + 0.06
         told = "" if values is None else f"{values.min():.2g} to {values.max():.2g}"
         y += page.text(x, y, name, width=SIDE, size=SMALL, lines=2, color=INK, weight="bold")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from partswap.cut.mirror import layer_name, mirror
 from partswap.cut.network import STEPS, Cut, cut_studied
 from partswap.cut.study import Study
+from partswap.notes import Note
 from partswap.progress import Track, no_progress
 
 #: Logarithms stop here: a probability that is 0 in float32 has no logarithm.
@@ -52,7 +53,7 @@ class OneLogit(nn.Module):
 
 def cut_as_logits(
     model: nn.Module, layer: str | nn.Module | None, probe: Tensor, track: Track = no_progress
-) -> tuple[nn.Module, Cut, str | None]:
+) -> tuple[nn.Module, Cut, Note | None]:
     """Cut a model that may not give logits: return one that does, its cut, and what had to be done, if anything.
 
     The pass that shows what the model returns is that of the study, unless something has to be done.
@@ -67,7 +68,7 @@ def cut_as_logits(
         return fitting, cut_studied(study, name, advance=advance), note
 
 
-def as_logits(model: nn.Module, probe: Tensor) -> tuple[nn.Module, str | None]:
+def as_logits(model: nn.Module, probe: Tensor) -> tuple[nn.Module, Note | None]:
     """Return a model that gives logits, and what had to be done to it, if anything.
 
     Whatever else is wrong with what it returns is left to the cut, which says so.
@@ -77,7 +78,7 @@ def as_logits(model: nn.Module, probe: Tensor) -> tuple[nn.Module, str | None]:
     return _fitted(model, outputs_of(model, probe), probe)
 
 
-def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, str | None]:
+def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
     """Return a model that gives logits instead of the `rows` that it gives for the probe."""
     if rows is None:
         return model, None
@@ -87,17 +88,20 @@ def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Mo
         seen = rows if strong is None else torch.cat([rows, strong])
         probability = bool(((seen >= 0) & (seen <= 1)).all())
         what = "a probability" if probability else "one logit"
-        return OneLogit(model, probability=probability), f"the model returns {what}: class 1 is yes, class 0 is no."
+        text = f"the model returns {what}: class 1 is yes, class 0 is no."
+        return OneLogit(model, probability=probability), Note("outputs", text)
     certain = bool((rows >= 0).all()) and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
     if certain:
-        return Logarithm(model), "the model returns probabilities; their logarithms are explained."
+        text = "the model returns probabilities; their logarithms are explained."
+        return Logarithm(model), Note("outputs", text)
     if bool(((rows >= 0) & (rows <= 1)).all()):
         strong = outputs_of(model, 30 * probe)
         if strong is not None and bool(((strong >= 0) & (strong <= 1)).all()):
-            return model, (
+            text = (
                 "all outputs are between 0 and 1 and do not sum to 1, as of one sigmoid per class; they are read as "
                 "logits. If they are probabilities, pass the model without its last layer."
             )
+            return model, Note("outputs", text)
     return model, None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from partswap.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.errors import FileFormatError
 from partswap.grid import GridShape
+from partswap.notes import Note
 from partswap.runs.tasks import Task
 
 SCHEMA_VERSION = 1
@@ -89,7 +91,8 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
 
 def _manner(cf: Counterfactual) -> dict[str, dict[str, Any]]:
     """Return how a counterfactual was found."""
-    source = {name: value for name, value in cf.source.items() if name not in _TOLD}
+    source = {name: asdict(value) if isinstance(value, Note) else value for name, value in cf.source.items()}
+    source = {name: value for name, value in source.items() if name not in _TOLD}
     return {"settings": dict(cf.settings), "source": source}
 
 

@@ -154,7 +154,7 @@ def _record(
         "classes": [str(name) for name in bench.data.classes],
         "layer": bench.explainer.cut.layer,
         "auxiliary": auxiliary.name if auxiliary else None,
-        "notes": list(bench.explainer.notes),
+        "notes": [str(note) for note in bench.explainer.notes],
         "grid": list(bench.explainer.cut.grid),
         "preprocess": bench.classifier.preprocess.record(),
     }

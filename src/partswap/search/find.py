@@ -14,6 +14,7 @@ from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError, ShapeError
 from partswap.grid import Grids, GridShape, check_grid
 from partswap.heads import HeadPlan
+from partswap.notes import Note
 from partswap.search.beam import BeamSearch
 from partswap.search.candidates import Candidates
 from partswap.search.prefilter import prefilter
@@ -110,7 +111,8 @@ def search(
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
     found: dict[str, Any] = {"evaluator": evaluator.name}
     if loop.gave_up:
-        found["gave_up"] = "no distractor makes the model say the target, even in place of all cells"
+        text = "no distractor makes the model say the target, even in place of all cells"
+        found["gave_up"] = Note("unreachable", text)
     if allowed is not None and relax:
         found["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
     return problem.answer(

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from partswap.errors import SettingError
-from partswap.grid import Grids, to_cells
+from partswap.grid import Grids, HeatMap, to_cells
 from partswap.heads import HeadPlan
 from partswap.search.clusters import on_the_spot
 from partswap.search.methods.scout import Scout
 from partswap.search.problem import Problem
 
 
-def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, NDArray[Any]]:
-    """Return maps ``(h, w)`` by name: the best first-order gain of each query cell, and SCOUT's of query and donor."""
+def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, HeatMap]:
+    """Return maps by name: the best first-order gain of each query cell, and SCOUT's of query and donor."""
     settings = Scout()
     with torch.inference_mode(False), torch.no_grad():
         evaluator, target, _ = problem.begin(head, settings.memory_mb)
         gain = next(iter(evaluator.gains(evaluator.start, target, leads=False)))[0].amax(1).view(*problem.shape)
     query = Grids(problem.query[None], problem.context)
     mine, theirs = settings.maps(head, query, problem.distractors[donor], target)
-    found = {"best gain of swapping a cell": gain, "SCOUT, query": mine, "SCOUT, distractor": theirs}
-    return {name: values.cpu().numpy() for name, values in found.items()}
+    return {
+        "best gain of swapping a cell": HeatMap(gain.cpu().numpy()),
+        "SCOUT, query": HeatMap(mine.cpu().numpy()),
+        "SCOUT, distractor": HeatMap(theirs.cpu().numpy(), "distractor"),
+    }
 
 
 def cluster_labels(problem: Problem, count: int, *, seed: int = 0) -> NDArray[np.int64]:
