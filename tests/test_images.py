@@ -1,5 +1,6 @@
 """What a model gets of an image."""
 
+import functools
 import http.server
 import io
 import threading
@@ -223,6 +224,30 @@ def test_a_function_that_cannot_be_followed_is_refused():
         turned.box((100, 100))
     with pytest.raises(SettingError, match="preprocess is a int"):
         as_preprocess(7, torch.nn.Identity())
+
+
+@pytest.mark.parametrize("version", ["transforms", "transforms.v2"])
+def test_a_transform_that_is_random_now_and_then_is_always_refused_by_name(version):
+    t = _vision.torchvision(version)
+    resize, tensor = t.Resize((32, 32)), _vision.torchvision("transforms").ToTensor()
+    rare = {
+        "RandomHorizontalFlip": t.Compose([resize, t.RandomHorizontalFlip(0.01), tensor]),
+        "RandomErasing": t.Compose([t.Compose([resize, tensor]), torch.nn.Sequential(t.RandomErasing(0.01))]),
+        "RandomApply": t.Compose([resize, t.RandomApply([t.RandomRotation(9)], p=0.01), tensor]),
+        "RandomRotation": t.Compose([resize, t.RandomApply([t.RandomRotation(9)], p=1), tensor]),
+        "ColorJitter": t.Compose([resize, t.ColorJitter(0.5), tensor]),
+    }
+    for name, transform in rare.items():
+        for form in (transform, functools.partial(transform), transform.__call__):
+            with pytest.raises(SettingError, match=rf"{name}.* in [\w.]+ gives .* test images, without {name}"):
+                as_preprocess(form, torch.nn.Identity())
+    assert as_preprocess(t.Compose([resize, t.RandomErasing(0.0), t.RandomGrayscale(0.0), tensor]), torch.nn.Identity())
+
+
+def test_a_function_that_is_random_inside_is_tried_often_enough():
+    known, drawn = Preprocess(16), np.random.default_rng(0)
+    with pytest.raises(SettingError, match="another result each time"):
+        CustomPreprocess.of(lambda image: known(image)[0].flip(2) if drawn.random() < 0.3 else known(image)[0])
 
 
 def test_what_timm_says_is_followed():

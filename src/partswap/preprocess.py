@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -11,13 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from partswap.errors import ImageError, SettingError, ShapeError
 from partswap.images import ImageLike, image_of, read_image
 
 #: No image may become larger than this on its way to the model, in pixels; a strip of 60,000 x 8 would.
 LARGEST = 100_000_000
+#: How often a function is tried on one image before it counts as not random.
+TRIES = 30
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 #: ``(left, top, right, bottom)`` in pixels of an image.
 Box = tuple[float, float, float, float]
@@ -196,12 +199,8 @@ class CustomPreprocess(Preprocess):
         label = label or str(getattr(function, "__qualname__", type(function).__name__))
         run = _Run(function, label)
         noise = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
-        first, again = run(Image.fromarray(noise)), run(Image.fromarray(noise))
-        other = run(Image.fromarray(noise[:, :200]))
-        if not torch.equal(first, again):
-            raise SettingError(
-                f"{label} gives another result each time.", "Pass the transform of test images, without randomness."
-            )
+        _check_repeats(function, run, Image.fromarray(noise), label)
+        first, other = run(Image.fromarray(noise)), run(Image.fromarray(noise[:, :200]))
         if first.shape != other.shape:
             raise SettingError(
                 f"{label} makes {tuple(first.shape)} of one image and {tuple(other.shape)} of another.",
@@ -311,6 +310,48 @@ class _Run:
                 "Let it end with v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std).",
             )
         return made.detach().as_subclass(Tensor).cpu().float()
+
+
+def _check_repeats(function: Any, run: _Run, image: Image.Image, label: str) -> None:
+    """Raise an error if a function is random: by what it is composed of, or by what it makes of one image."""
+    steps = list(_steps(function))
+    random = [step for step in steps if _is_random(step)]
+    if not random:
+        first = run(image)
+        if all(torch.equal(first, run(image)) for _ in range(TRIES)):
+            return
+        # Transforms of torchvision that draw something have one of these; plain ones of v2 inherit the second.
+        random = [step for step in steps if hasattr(step, "get_params") or "make_params" in vars(type(step))]
+    names = list(dict.fromkeys(type(step).__name__ for step in random))
+    inside = [name for name in names if name != label]
+    raise SettingError(
+        f"{' and '.join(inside)} in {label} gives another result each time."
+        if inside
+        else f"{label} gives another result each time.",
+        f"Pass the transform of test images, without {' and '.join(inside) or 'randomness'}.",
+    )
+
+
+def _steps(function: Any) -> Iterator[Any]:
+    """Yield a transform and everything it is composed of."""
+    if isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__self__", function)  # a method of a transform
+    yield function
+    inside = getattr(function, "transforms", None)  # of Compose, RandomApply and their like
+    parts = list(inside) if isinstance(inside, Iterable) else []
+    for part in [*parts, *(function.children() if isinstance(function, nn.Module) else ())]:
+        yield from _steps(part)
+
+
+def _is_random(step: Any) -> bool:
+    """Tell whether a step of a transform draws anything, as far as its name and its probability say."""
+    if isinstance(step, nn.Dropout) and not step.training:
+        return False
+    chance = getattr(step, "p", None)
+    if chance is not None and _is_number(chance):
+        return bool(0 < chance < 1)
+    return type(step).__name__.startswith(("Random", "RandAugment"))
 
 
 def _ramp(length: int, rows: int) -> NDArray[np.uint8]:
