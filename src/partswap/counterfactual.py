@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from partswap._version import __version__
 from partswap.errors import FileFormatError, ImageError, SettingError, ShapeError
+from partswap.frame import Frame, PixelBox
 from partswap.grid import GridShape
 from partswap.notes import Note
 from partswap.words import Words, decimal
 from partswap.words import percent as percent
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
     from PIL.Image import Image
     from pydantic import TypeAdapter
 
@@ -41,11 +44,18 @@ REASONS = ("target_from", "gave_up")
 
 @dataclass(frozen=True)
 class Edit:
-    """One swap: the query's cell looks like the distractor's cell from now on."""
+    """One swap: the query's cell looks like the distractor's cell from now on.
+
+    The boxes are ``(left, top, right, bottom)`` in pixels of the image as it was passed (turned upright as its camera
+    says), counted from its top left corner; fractions of pixels occur. ``image.crop(edit.query_box)`` is the region.
+    A `Counterfactual` fills them in; they are None if the images are unknown, or were warped by a transform of yours.
+    """
 
     query_cell: int  #: flat index, ``row * w + col``
     distractor_cell: int  #: flat index over all distractors, ``image * h * w + row * w + col``
     distractor_image: int  #: which distractor the cell is from
+    query_box: PixelBox | None = field(default=None, compare=False, repr=False)  #: of the cell, in the query
+    distractor_box: PixelBox | None = field(default=None, compare=False, repr=False)  #: likewise, in the distractor
 
 
 @dataclass(frozen=True)
@@ -79,14 +89,6 @@ class Pictures:
     distractors: Sequence[Image]
     sources: Sequence[ImageLike] = ()  #: the query and the distractors as they were passed, to be read again
     preprocess: Preprocess | None = None  #: how they became the model's inputs, if that is known
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Which part of an image the model sees."""
-
-    size: tuple[int, int]  #: width and height of the image
-    box: tuple[float, float, float, float]  #: left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,8 @@ class Counterfactual:
                     f"{edit} does not fit a {self.grid} grid with {self.distractors} distractors.",
                     "Cells are flat indices: row * w + col, plus image * h * w for distractors.",
                 )
+        frames = [self._frame(k) for k in range(-1, self.distractors)] if self.edits else []
+        object.__setattr__(self, "edits", tuple(self._located(edit, frames) for edit in self.edits))
 
     def __len__(self) -> int:
         return len(self.edits)
@@ -280,7 +284,7 @@ class Counterfactual:
                 f"{len(distractors)} distractor images for a counterfactual with {self.distractors}.",
                 "Pass all of them, in the order the search saw them.",
             )
-        frames = self._frames()
+        frames = [self._frame(k) for k in range(-1, self.distractors)]
         seen = [self._seen(image, frame) for image, frame in zip((query, *distractors), frames, strict=True)]
         how = self.pictures.preprocess if self.pictures else None
         return replace(self, pictures=Pictures(seen[0], tuple(seen[1:]), (query, *distractors), how))
@@ -293,10 +297,52 @@ class Counterfactual:
         paths = [_found(name, near) for name in (self.source.get("query", ""), *self.source.get("distractors", ()))]
         return self.with_images(paths[0], paths[1:])
 
-    def _frames(self) -> list[Frame | None]:
-        told = self.source.get("seen", {})
-        found = [told.get("query"), *told.get("distractors", [None] * self.distractors)]
-        return [None if f is None else Frame(tuple(f["size"]), tuple(f["box"])) for f in found]
+    def mask(self, distractor: int | None = None) -> NDArray[np.bool_]:
+        """Return the pixels that edits swap, ``(height, width)``, of the query as it was passed.
+
+        Parameters
+        ----------
+        distractor : int, optional
+            Number of a distractor (`Edit.distractor_image`): the pixels of that image that edits take.
+        """
+        if distractor is not None and not 0 <= distractor < self.distractors:
+            raise SettingError(
+                f"there is no distractor {distractor}.", f"There are {self.distractors}, counted from 0."
+            )
+        frame = self._frame(-1 if distractor is None else distractor)
+        if frame is None:
+            raise SettingError(
+                "which pixels of this image the model saw is not known.",
+                "Attach the images: with_images(query, distractors).",
+            )
+        if distractor is None:
+            return frame.mask(edit.query_box for edit in self.edits if edit.query_box)
+        taken = (edit for edit in self.edits if edit.distractor_image == distractor)
+        return frame.mask(edit.distractor_box for edit in taken if edit.distractor_box)
+
+    def _located(self, edit: Edit, frames: Sequence[Frame | None]) -> Edit:
+        """Return an edit with its boxes, where the frames (the query's first) say them."""
+        query, donor = frames[0], frames[1 + edit.distractor_image]
+        return replace(
+            edit,
+            query_box=None if query is None else query.cell_box(self.grid, edit.query_cell),
+            distractor_box=None if donor is None else donor.cell_box(self.grid, edit.distractor_cell % self.grid.cells),
+        )
+
+    def _frame(self, image: int) -> Frame | None:
+        """Return which part of the query (-1) or of a distractor the model saw, None if that is not known."""
+        from partswap.images import is_prepared
+
+        seen = self.source.get("seen", {})
+        stored = seen.get("query") if image < 0 else seen["distractors"][image] if "distractors" in seen else None
+        if stored is not None:
+            return Frame(tuple(stored["size"]), tuple(stored["box"]))
+        if self.pictures is None or not self.pictures.sources:
+            return None
+        # An image without a record of what was cut out of it is the picture itself; others were warped on the way.
+        if seen and not is_prepared(self.pictures.sources[1 + image]):
+            return None
+        return Frame.whole((self.pictures.query if image < 0 else self.pictures.distractors[image]).size)
 
     def _seen(self, image: ImageLike, frame: Frame | None) -> Image:
         """Return the part of an image that the model saw."""
@@ -384,6 +430,8 @@ class Counterfactual:
         """Return plain data, ready for JSON."""
         data = asdict(replace(self, pictures=None))
         del data["pictures"]
+        for edit in data["edits"]:
+            del edit["query_box"], edit["distractor_box"]  # follow from the source
         return {"schema": SCHEMA, "version": SCHEMA_VERSION, **data}
 
     @classmethod

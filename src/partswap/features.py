@@ -21,12 +21,12 @@ from PIL.Image import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
-from partswap.counterfactual import Frame
 from partswap.cut.network import Cut
 from partswap.cut.trunk import Trunk
 from partswap.errors import NonFiniteError, SettingError, ShapeError
+from partswap.frame import Frame
 from partswap.grid import Grids, GridShape, resize_grid
-from partswap.images import ImageLike, image_of, read_image
+from partswap.images import ImageLike, image_of, is_prepared, read_image
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.blend import COMPONENTS, Blend, some_cells
 from partswap.models.fingerprint import model_fingerprint
@@ -112,16 +112,15 @@ def _opened(arrays: Mapping[str, NDArray[Any] | Mapped], names: Sequence[str], a
 
 def prepared(source: ImageLike, preprocess: Preprocess) -> tuple[Tensor, Any, Frame | None]:
     """Return a model's input, the picture of it, and which part of the image that is."""
-    inside = image_of(source)
-    if isinstance(inside, Tensor) and inside.dtype != torch.uint8:
-        tensor, picture = preprocess(inside)
+    if is_prepared(source):
+        tensor, picture = preprocess(image_of(source))
         if tuple(tensor.shape[1:]) != preprocess.shape:
             raise ShapeError(
                 f"an image tensor has shape {tuple(tensor.shape)}, the model was cut for {preprocess.shape}.",
                 "Pass images of that size, or tell the explainer another: preprocess=Preprocess(...).",
             )
         return tensor, picture, None
-    image = read_image(inside)
+    image = read_image(source)
     try:
         frame = Frame(image.size, preprocess.box(image.size))
     except SettingError:  # it warps the image: what the model sees is known, where it comes from is not

@@ -62,6 +62,12 @@ def read_image(source: ImageLike, *, upright: bool = True) -> Image.Image:
         raise ImageError(f"{name} cannot be read as an image ({error}).", "Replace or remove the file.") from error
 
 
+def is_prepared(source: ImageLike) -> bool:
+    """Return whether an image is a float tensor, which goes into the model as it is."""
+    inside = image_of(source)
+    return isinstance(inside, Tensor) and inside.dtype != torch.uint8
+
+
 def image_of(source: Any) -> Any:
     """Return the image of an item of a data set, and anything else as it is.
 
