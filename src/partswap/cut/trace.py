@@ -5,8 +5,10 @@ Both give a `Trace`: a graph, the module its nodes refer to, and the node that i
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -16,6 +18,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx import _symbolic_trace
 from torch.utils import _pytree as pytree
 
 from partswap._vision import tracing_leaves
@@ -24,6 +27,50 @@ PREFIX = "model."
 # A tracer that has to leave so much of the network whole shows too little of it to be of use.
 LARGEST_OPAQUE = 0.25
 MAX_OPAQUE = 24
+#: Two tracers at a time would put each other's patches back.
+_TRACING = threading.RLock()
+
+
+class _Here:
+    """True in the thread that made it."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def __bool__(self) -> bool:
+        return threading.get_ident() == self.thread
+
+
+class _Patcher(_symbolic_trace._Patcher):
+    """What torch.fx patches while it traces, for one thread: in every other one, modules are called as before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Compiled models refuse to run while this is true; torch.fx puts it back.
+        _symbolic_trace._is_fx_tracing_flag = self.here = _Here()  # type: ignore[assignment]
+
+    def patch_method(self, cls: type, name: str, new_fn: Callable[..., Any], deduplicate: bool = True) -> None:
+        here, usual = self.here, getattr(cls, name)
+
+        @functools.wraps(new_fn)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return (new_fn if here else usual)(*args, **kwargs)
+
+        super().patch_method(cls, name, method, deduplicate)
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Trace with torch.fx, or what builds on it, one thread at a time and unnoticed by models that others run.
+
+    By itself torch.fx replaces ``Module.__call__`` and ``Module.__getattr__`` for the whole process.
+    """
+    with _TRACING:
+        usual, _symbolic_trace._Patcher = _symbolic_trace._Patcher, _Patcher  # type: ignore[misc]
+        try:
+            yield
+        finally:
+            _symbolic_trace._Patcher = usual  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -98,7 +145,8 @@ def trace_fx(twin: nn.Module) -> Trace:
     while True:
         root, tracer = _Root(twin), _Tracer(opaque)
         try:
-            graph = tracer.trace(root)
+            with tracing():
+                graph = tracer.trace(root)
             break
         except Exception:
             failed = tracer.failed_in
@@ -118,7 +166,8 @@ def trace_fx(twin: nn.Module) -> Trace:
 def trace_export(twin: nn.Module, probe: Tensor) -> Trace:
     """Trace a mirror with torch.export, for any number of images."""
     batch = torch.export.Dim("batch", min=1)
-    with warnings.catch_warnings(), _hushed("torch.export", "torch.fx", "torch._dynamo"), redirect_stderr(StringIO()):
+    hushed = _hushed("torch.export", "torch.fx", "torch._dynamo")
+    with tracing(), warnings.catch_warnings(), hushed, redirect_stderr(StringIO()):
         warnings.simplefilter("ignore")  # about shapes that it specialises; the probe checks what matters
         program = torch.export.export(_Root(twin), (probe,), dynamic_shapes=({0: batch},), strict=False)
         root = program.module()

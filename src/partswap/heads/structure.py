@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from partswap.cut.trace import tracing
 from partswap.grid import GridShape
 
 _POINTWISE_MODULES = (
@@ -82,7 +83,8 @@ def understand(head: nn.Module, grid: GridShape) -> Structure | None:
     if any(isinstance(m, fx.GraphModule) for m in head.children()) and not isinstance(head, fx.GraphModule):
         return None
     try:
-        traced = fx.symbolic_trace(head)
+        with tracing():
+            traced = fx.symbolic_trace(head)
     except Exception:  # tracing runs arbitrary code, which may raise anything; dense evaluation remains
         return None
     try:
