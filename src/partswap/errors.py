@@ -13,12 +13,13 @@ from collections.abc import Iterable
 #: How a fix speaks of an argument, in Python and on the command line, where that is not its name and its flag.
 ARGUMENTS = {
     "class_names": ("class_names", "--classes"),
+    "fit_head": ("fit_head=True", "--fit-head"),
     "fetch": ("partswap.fetch_image(address)", "--fetch"),
     "list_layers": ("list_layers(model)", "partswap layers"),
     "keep_misclassified": ("keep_misclassified=True", "--keep-misclassified"),
     "pooled_start": ("pooled_start", "--pooled-start"),
     **{name: (name, f"--{name}") for name in ("address", "auxiliary", "cache", "freeze", "layer", "only", "out")},
-    **{name: (name, f"--{name}") for name in ("target", "weights", "workers")},
+    **{name: (name, f"--{name}") for name in ("pixel", "target", "weights", "words", "workers")},
 }
 
 

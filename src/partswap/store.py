@@ -194,8 +194,8 @@ class Store:
         fits = len(lengths) == 1 and self.done + max(lengths) <= self.count
         if not fits or (self._layout and set(rows) != set(self.names)):
             raise ShapeError(
-                f"{ {name: len(r) for name, r in rows.items()} } rows do not go on {self.folder.name} at {self.done} "
-                f"of {self.count}.",
+                f"{', '.join(f'{len(r)} rows of {name}' for name, r in rows.items())} do not go on "
+                f"{self.folder.name} at {self.done} of {self.count}.",
                 "Give every array the same number of rows, no more than are missing.",
             )
         try:
