@@ -39,7 +39,7 @@ SCHEMA_VERSION = 4
 #: Edits that text writes out; the rest are counted.
 SHOWN = 12
 #: What in `Counterfactual.source` is a `Note`: where the target comes from, and why the search gave up.
-REASONS = ("target_from", "gave_up")
+REASONS = ("target_from", "gave_up", "advice")
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,7 @@ class Counterfactual:
             why = f": {self.source['gave_up']}" if "gave_up" in self.source else ""
             verb = "still says" if last.predicted == self.query_class else "says"
             lines.append(f"  not reached{why}; the model {verb} {self.class_name(last.predicted)}")
+            lines += [f"  {self.source['advice']}"] if "advice" in self.source else []
         if self.pixel is not None:
             lines.append(f"  {self.pixel_text()}")
         if self.words is not None:

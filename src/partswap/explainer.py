@@ -37,6 +37,7 @@ from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
 from partswap.search.maps import cluster_labels, heat_maps
 from partswap.search.problem import CellParts, Problem, parts_of
+from partswap.search.settings import changed
 from partswap.target import choose_target, find_distractors, predicted_as, true_class
 from partswap.verification import Verification, verify_inputs
 
@@ -44,6 +45,8 @@ from partswap.verification import Verification, verify_inputs
 AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
 #: Cells that are less alike to what an auxiliary learned from, relative to that itself, are strange to it.
 FAMILIAR = 0.8
+#: After so many edits it is asked whether the target seems out of reach; runs and tables go on to the end.
+PATIENCE = 8
 
 
 class PartswapWarning(UserWarning):
@@ -135,7 +138,7 @@ class Explainer:
         self._note(note)
         self.plan = HeadPlan(self.cut.head, self.cut.grid)
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
-        self.method = self.resolve_method(method)
+        self.method = self.patient(method)
         self.class_names = names_of(class_names, model, self.cut.classes)
         self._speakers: dict[str | Speaker, Speaker] = {}
 
@@ -228,7 +231,7 @@ class Explainer:
         )
         judge = self._judge(problem.about.pictures, aim) if pixel else None
         problem = replace(problem, judge=judge)
-        cf = (self.method if method is None else self.resolve_method(method)).solve(self.plan, problem)
+        cf = (self.method if method is None else self.patient(method)).solve(self.plan, problem)
         if judge is not None:
             cf = with_check(cf, judge([pairs_of(cf)])[0], self.class_names)
         if speaker is None:
@@ -362,6 +365,11 @@ class Explainer:
             return method
         made = METHODS.get(method)()
         return made if self.auxiliary is None else made.suited(self.auxiliary.tau)
+
+    def patient(self, method: str | Method) -> Method:
+        """Return the method as `resolve_method` does; given by name, it ends where the target seems out of reach."""
+        made = self.resolve_method(method)
+        return changed(made, patience=PATIENCE) if isinstance(method, str) and made.takes("patience") else made
 
     def name(self, index: int) -> str:
         """Return the name of a class, or a stand-in."""

@@ -198,6 +198,72 @@ class _Shift(torch.nn.Module):
         return logits - 1e3 * torch.nn.functional.one_hot(torch.tensor(self.target), logits.shape[1])
 
 
+def hopeless():
+    """A search whose target is far out of reach: a small head that hardly ever says it."""
+    torch.manual_seed(0)
+    head, grids = make_head("convolutional", 4, 3), torch.randn(4, 4, 4, 4)
+    target = (int(head(grids[:1]).argmax()) + 1) % 3
+    with torch.no_grad():
+        head[-1].bias[target] -= 9
+    return head, grids[0], grids[1:], target
+
+
+def test_a_target_out_of_reach_ends_a_patient_search_early():
+    head, *grids, target = hopeless()
+    usual, early = (
+        find_counterfactual(head, *grids, target, objective="paper", beam=1, patience=patience)
+        for patience in (None, 3)
+    )
+    assert (len(usual), len(early), early.flipped) == (16, 3, False)
+    assert early.trace == usual.trace[:3]
+    assert "gave_up" not in usual.source
+    assert "each edit adds too little" in early.source["gave_up"].text
+    assert early.source["advice"].kind == "distractors"
+    assert " ".join(str(early).split()).endswith("Use distractors that the model takes for the target.")
+    assert "patience" not in usual.settings  # files of runs are what they were
+    assert early.settings["patience"] == 3
+
+
+def test_who_says_how_many_edits_gets_them():
+    head, *grids, target = hopeless()
+    assert len(find_counterfactual(head, *grids, target, max_edits=9, patience=2)) == 9
+
+
+@pytest.mark.parametrize("kind", ["pooled", "convolutional"])
+def test_patience_changes_nothing_where_a_whole_distractor_is_the_target(kind):
+    """Even one that hardly any edit helps: it is reached at last, since all cells may be swapped."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        head, grids = make_head(kind, 4, 3, cells=9, hidden=8), torch.randn(6, 4, 3, 3)
+        said = head(grids).argmax(1)
+        target = int(said[1])
+        if target == int(said[0]):
+            continue
+        usual, patient = (
+            find_counterfactual(head, grids[0], grids[1:], target, patience=patience) for patience in (None, 1)
+        )
+        assert (patient.edits, patient.trace) == (usual.edits, usual.trace)
+
+
+def test_swaps_of_several_distractors_reach_what_none_of_them_is():
+    """So that no whole distractor is the target ends no search that comes nearer to it."""
+    flipped = 0
+    for seed in range(40):
+        torch.manual_seed(seed)
+        head, grids = make_head("pooled", 6, 4), torch.randn(4, 6, 7, 7)
+        head[-1].weight.data *= 4
+        said = head(grids).argmax(1).tolist()
+        target = next((k for k in range(4) if k not in said), None)
+        if target is None:
+            continue
+        usual, patient = (
+            find_counterfactual(head, grids[0], grids[1:], target, patience=patience) for patience in (None, 8)
+        )
+        flipped += usual.flipped
+        assert patient.edits == usual.edits or not usual.flipped
+    assert flipped > 10
+
+
 @pytest.mark.parametrize("screen", [None, 5])
 def test_when_filtered_candidates_run_out_the_rest_comes_back(problem, screen):
     # One pair passes the filter; an unreachable target keeps the search going beyond it.

@@ -9,12 +9,17 @@ looks at the swaps that could follow, ranks them, and keeps the best. `objective
   decision. Of those that do, take the one whose swaps are most alike: how sure the model then is matters no more.
   (Without a semantic term, the one it is surest of.) Given a judge, such as the pixel check, the first of them in that
   order that it accepts; if it accepts none of the first few, an edit more is tried, and then the usual one is taken.
+
+A search with patience ends before all cells are swapped where the target seems out of reach: no distractor, put in as
+a whole, makes the model say it, and at the pace so far the cells run out first. No distractor alone proves nothing:
+swaps of several reach what none of them is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -27,8 +32,6 @@ from partswap.search.candidates import Candidates
 from partswap.search.screening import Corrections, screen_size, screened, shared_size
 from partswap.search.settings import SearchSettings
 
-#: After so many edits without a flip it is asked whether there can be one at all.
-PATIENCE = 12
 #: Sets that flip the decision and are put to the judge, at most and at once, at every depth ...
 TRIES, AT_ONCE = 32, 8
 #: ... and how many edits more than usual are tried where it accepts none of them.
@@ -77,11 +80,11 @@ class BeamSearch:
         self.corrections: Corrections | None = None
         #: What the model says of the query.
         self.said = int(evaluator.start.logits[0].argmax())
-        #: Whether the search was ended because no distractor, put in as a whole, makes the model say the target.
+        #: Whether the search was ended because the target seems out of reach.
         self.gave_up = False
-        # Where all that the head reads are cells, swaps reach what no single distractor does.
-        stays = evaluator.context is not None
-        self.patience = PATIENCE if stays and settings.max_edits is None else None
+        self.patience = settings.patience if settings.max_edits is None else None
+        #: The target's lead after every edit, of the list that is nearest to it.
+        self._leads: list[float] = []
 
     def run(self, candidates: Candidates, limit: int) -> Path:
         """Return the best list of at most `limit` edits from the query on; its last step says whether it flips."""
@@ -90,7 +93,7 @@ class BeamSearch:
         usual: Path | None = None  # what is taken if the judge accepts nothing
         patience = DEEPER
         for depth in range(limit):
-            if depth == self.patience and not self._reachable():
+            if usual is None and self._out_of_reach(prepared, limit - depth):
                 self.gave_up = True
                 break
             found = self._proposals(prepared, paths, candidates)
@@ -149,11 +152,24 @@ class BeamSearch:
                     return first
         return None
 
-    def _reachable(self) -> bool:
-        """Tell whether the model says the target of any distractor's cells in place of all of the query's.
+    def _out_of_reach(self, prepared: Prepared, remaining: int) -> bool:
+        """Tell whether to end a search that has come so far with so many edits `remaining`."""
+        if self.patience is None:
+            return False
+        leads = self._leads
+        leads.append(float(lead(prepared.logits, self.target).max()))
+        depth = len(leads) - 1
+        if depth < self.patience:
+            return False
+        # The better of the pace over all edits and over the latest ones: whichever way it bends, it is given a chance.
+        pace = max((leads[-1] - leads[-1 - back]) / back for back in (depth, self.patience))
+        return leads[-1] + remaining * pace < 0 and not self._whole
 
-        With a vision transformer it may not, since the class token stays the query's: then single swaps hardly ever
-        reach it, and all the cells there are would be tried.
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether the model says the target of any distractor's cells in place of all of the query's.
+
+        With a vision transformer it may not though it says so of the distractor, since the class token stays.
         """
         grids = self.evaluator.donors.view(-1, self.evaluator.shape.cells, self.evaluator.donors.shape[1])
         return any(bool((self.evaluator.run(g[None]).argmax(1) == self.target).any()) for g in grids)

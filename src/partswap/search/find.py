@@ -23,6 +23,11 @@ from partswap.search.semantic import temperature
 from partswap.search.settings import SearchSettings, changed
 
 DEFAULT = SearchSettings()
+#: What may help where a search gave up: with a head that reads cells only, and one that reads a class token, too.
+ADVICE = (
+    Note("distractors", "Use distractors that the model takes for the target."),
+    Note("layer", "Cut at an earlier layer: the class token, which stays the query's, has read less of it there."),
+)
 #: The paper's temperature.
 PUBLISHED_TAU = 0.1
 
@@ -69,8 +74,8 @@ def find_counterfactual(
     Returns
     -------
     Counterfactual
-        With ``flipped = False`` if `max_edits` was reached, or candidates ran out, first; or if after some edits it
-        turns out that not even whole distractors in place of the query reach the target (``source["gave_up"]``).
+        With ``flipped = False`` if `max_edits` was reached, or candidates ran out, first; or if, with `patience`, the
+        target seems out of reach (``source["gave_up"]`` says why, ``source["advice"]`` what may help).
 
     Examples
     --------
@@ -111,8 +116,8 @@ def search(
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
     found: dict[str, Any] = {"evaluator": evaluator.name}
     if loop.gave_up:
-        text = "no distractor makes the model say the target, even in place of all cells"
-        found["gave_up"] = Note("unreachable", text)
+        text = "no distractor makes the model say the target, even in place of all cells, and each edit adds too little"
+        found |= {"gave_up": Note("unreachable", text), "advice": ADVICE[evaluator.context is not None]}
     if allowed is not None and relax:
         found["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
     return problem.answer(

@@ -44,6 +44,9 @@ class SearchSettings:
         How many lists of edits are followed at once; 1 is greedy.
     max_edits : int or None
         Give up after so many; by default ``h*w``.
+    patience : int or None
+        Give up earlier where it looks hopeless: after so many edits it is asked, after every edit, whether the target
+        seems out of reach (see `beam`). None: never. An `Explainer` has patience, runs and tables have none.
     memory_mb : float
         Memory the evaluation of candidates may use.
     """
@@ -56,6 +59,7 @@ class SearchSettings:
     screen: Screen = "auto"
     beam: int = 8
     max_edits: int | None = None
+    patience: int | None = None
     memory_mb: float = 1024
 
     def __post_init__(self) -> None:
@@ -81,6 +85,7 @@ class SearchSettings:
             ),
             "beam": (_is_count(self.beam), "Use 1 (greedy) or more."),
             "max_edits": (self.max_edits is None or _is_count(self.max_edits), "Use 1 or more, or None."),
+            "patience": (self.patience is None or _is_count(self.patience), "Use 1 or more, or None."),
             "memory_mb": (self.memory_mb > 0 and isfinite(self.memory_mb), "Use a number of megabytes above 0."),
         }
         for name, (fine, fix) in rules.items():
@@ -89,7 +94,8 @@ class SearchSettings:
 
     def record(self) -> dict[str, Any]:
         """Return what a counterfactual tells of its search as plain values; memory is a means only."""
-        return {f.name: getattr(self, f.name) for f in fields(SearchSettings) if f.name != "memory_mb"}
+        unsaid = {"memory_mb"} | ({"patience"} if self.patience is None else set())
+        return {f.name: getattr(self, f.name) for f in fields(SearchSettings) if f.name not in unsaid}
 
 
 S = TypeVar("S", bound="DataclassInstance")

@@ -123,6 +123,7 @@ def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str
         unused=[str(drawn[k]) for k in range(cf.distractors) if k not in used][:REST],
         trace=trace_of(before),
         gave_up=cf.source.get("gave_up"),
+        advice=cf.source.get("advice"),
         take_over=taken.query(),
         undo=_without(view, len(view.swaps) - 1) if view.swaps else None,
         clear=view.with_(swaps=()).query(),

@@ -167,7 +167,8 @@ class Room:
 
     def method(self, view: View) -> Method:
         """Return the method of a view with those of its settings that it has."""
-        made = self.explainer.resolve_method(view.method)
+        resolve = self.explainer.patient if view.edits is None else self.explainer.resolve_method
+        made = resolve(view.method)
         told: dict[str, Any] = {"lam": view.lam, "beam": view.beam, "max_edits": view.edits}
         told |= {} if view.tau is None else {"tau": view.tau}
         return changed(made, **{name: value for name, value in told.items() if made.takes(name)})
