@@ -42,6 +42,7 @@ from partswap.models.names import plain
 from partswap.models.open import open_classifier
 from partswap.notes import Note
 from partswap.search.settings import changed
+from partswap.target import choose_target
 
 NAMES = [s.name for s in aviary.all_species()]
 
@@ -231,13 +232,38 @@ def test_a_model_that_rolls_dice_is_refused():
 
 def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
     query, donors = birds
-    cf = explainer.explain(query, donors)
-    assert cf.target == 5  # two of the four; the other two are predicted as the query is, and so cannot be meant
-    assert cf.source["target_from"] == Note("distractors", "what 2 of 4 distractors are predicted as")
+    said = explainer.encode(donors).logits.argmax(1).tolist()
+    right, wrong = [d for d, k in zip(donors, said, strict=True) if k == 5], donors[said.index(4)]
+    cf = explainer.explain(query, [*right, wrong])
+    assert cf.target == 5
+    assert cf.source["target_from"] == Note(
+        "distractors", f"what {len(right)} of {len(right) + 1} distractors are predicted as"
+    )
+    # Half of them are no majority, and one of six is none either.
+    encoded = explainer.encode(query if isinstance(query, list) else [query])
+    guess = int(encoded.logits[0].topk(2).indices[1])
+    for some in ([*right[:1], wrong], [*right[:1], *[wrong] * 5]):
+        aim, why = choose_target(encoded.logits[0], None, None, explainer.encode(some).logits, NAMES)
+        assert (aim, why.kind) == (guess, "guess")
+        assert f"(1 of {len(some)} are {NAMES[5]})" in why.text
     mixed = [*donors[:1], *(aviary.draw(k, 0).image for k in (10, 20, 30))]
     with pytest.raises(NoDistractorsError) as caught:
         explainer.explain(query, mixed)
-    assert "(the model's second guess); they are predicted as" in str(caught.value)
+    assert "(the model's second guess; no majority" in str(caught.value)
+    assert "; they are predicted as" in str(caught.value)
+
+
+def test_methods_of_one_distractor_take_the_first_that_will_do(explainer, birds):
+    query, donors = birds
+    said = explainer.encode(donors).logits.argmax(1).tolist()
+    first = said.index(5)
+    for method in ("goyal", "scout"):
+        cf = explainer.explain(query, donors, 5, method=method)
+        assert (cf.distractors, cf.source["distractor_indices"]) == (1, [first])
+        alone = explainer.explain(query, [donors[first]], 5, method=method)
+        assert cf.edits == alone.edits
+        assert explainer.verify(cf)
+    assert explainer.explain(query, donors, 5, method="paper").distractors == said.count(5) > 1
 
 
 def test_errors_say_what_distractors_are_predicted_as(explainer, birds):

@@ -167,11 +167,13 @@ class Explainer:
         query : path, PIL image, array, bytes, tensor, item of a data set or Encoded
             The image to explain; a float tensor must be preprocessed, ``(3, H, W)``.
         distractors : sequence of the same, folder, data set or Encoded
-            Images to take regions from; of a data set, images of the target class that the model gets right.
+            Images to take regions from; of a data set, images of the target class that the model gets right. Methods
+            whose authors use one (goyal, scout) take the first that the model predicts as the target.
         target : int or str, optional
-            The class the model should say (index or name). By default the true class, if that is known and the model
-            says another; else what most of the distractors are predicted as; else the model's second guess. The
-            result tells which it was (``source["target_from"]``).
+            The class the model should say: its index, or as text its name (an index if no class is called so). By
+            default the true class, if that is known and the model says another; else what more than half of the
+            distractors are predicted as; else the model's second guess. The result tells which it was
+            (``source["target_from"]``).
         label : int or str, optional
             The true class of the query, if it is known; that of an item of a data set is.
         method : str or Method, optional
@@ -216,7 +218,9 @@ class Explainer:
                     "Pass images of that class which the model gets right, choose another {target}, or use these: "
                     "{keep_misclassified}.",
                 )
-            donors = donors.select(kept)
+        solver = self.method if method is None else self.patient(method)
+        kept = kept[: solver.distractors]
+        donors = donors.select(kept)
         encoded, donors = encoded.to(self.device), donors.to(self.device)
         problem = Problem.of(
             encoded.cut_grids,
@@ -231,7 +235,7 @@ class Explainer:
         )
         judge = self._judge(problem.about.pictures, aim) if pixel else None
         problem = replace(problem, judge=judge)
-        cf = (self.method if method is None else self.patient(method)).solve(self.plan, problem)
+        cf = solver.solve(self.plan, problem)
         if judge is not None:
             cf = with_check(cf, judge([pairs_of(cf)])[0], self.class_names)
         if speaker is None:

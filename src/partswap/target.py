@@ -14,7 +14,7 @@ from partswap.data.base import Dataset
 from partswap.errors import DataError, NoDistractorsError
 from partswap.features import Encoded
 from partswap.images import label_of
-from partswap.models.names import find_class, plain
+from partswap.models.names import find_class, is_ambiguous, plain
 from partswap.notes import Note
 
 #: How many distractors are looked for in a data set.
@@ -66,17 +66,30 @@ def choose_target(
     `logits` are the query's, ``(classes,)``, `donors` those of the distractors, if they are known.
     """
     if target is not None:
-        return find_class(target, names, len(logits)), Note("given", "given")
+        return find_class(target, names, len(logits)), _meant(target, names)
     said = int(logits.argmax())
     if truth is not None and truth != said:
         return truth, Note("label", "the true class")
-    if donors is not None:
-        counts = Counter(int(k) for k in donors.argmax(1) if int(k) != said)
-        if counts:
-            best, count = counts.most_common(1)[0]
-            if 2 * count > counts.total():
-                return best, Note("distractors", f"what {count} of {len(donors)} distractors are predicted as")
-    return int(logits.topk(2).indices[1]), Note("guess", "the model's second guess")
+    guess, why = int(logits.topk(2).indices[1]), "the model's second guess"
+    counts = Counter() if donors is None else Counter(int(k) for k in donors.argmax(1) if int(k) != said)
+    if donors is not None and counts:
+        best, count = counts.most_common(1)[0]
+        if 2 * count > len(donors):
+            return best, Note("distractors", f"what {count} of {len(donors)} distractors are predicted as")
+        called = names[best] if names else f"class {best}"
+        why += f"; no majority of the distractors is another class ({count} of {len(donors)} are {called})"
+    return guess, Note("guess", why)
+
+
+def _meant(target: int | str, names: Sequence[str] | None) -> Note:
+    """Return that a target was given; a number that could mean two classes says which it means."""
+    if names is None or not is_ambiguous(target, names):
+        return Note("given", "given")
+    if isinstance(target, str):
+        text = f"the class called {target!r}; 'class {target}' is the one at that index, {names[int(target)]!r}"
+    else:
+        text = f"the class at index {target}; {str(target)!r}, as text, is the one called so"
+    return Note("ambiguous", text)
 
 
 def find_distractors(

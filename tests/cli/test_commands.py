@@ -108,6 +108,9 @@ def test_distractors_that_are_left_out_are_counted(birds):
     assert left is not None
     assert int(left[1]) >= 1
     assert "left out" not in invoke(*words, "--keep-misclassified")
+    said = invoke(*words, "--method", "goyal")
+    assert "note: goyal takes regions from one image: the first that will do of 4." in said
+    assert "left out" not in said
 
 
 def test_several_images_are_explained_at_once(birds, tmp_path):

@@ -45,8 +45,8 @@ def explain(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Class the model should say, by name or number. If not given: --label, else what most distractors are "
-            "predicted as, else the model's second guess."
+            help="Class the model should say, by name or number. If not given: --label, else what more than half of "
+            "the distractors are predicted as, else the model's second guess."
         ),
     ] = None,
     label: Annotated[
@@ -220,7 +220,10 @@ def _tell(
         say(f"target: {cf.class_name(cf.target)}, {why}")
     if cf.source.get("label") == cf.query_class:
         say(f"note: the model is right, this is {cf.class_name(cf.query_class)}; explained is what would make it err.")
-    if given is not None and cf.distractors < given and why.kind != "distractors":
+    one = explainer.method.distractors
+    if given is not None and one is not None and given > one:
+        say(f"note: {explainer.method.name} takes regions from one image: the first that will do of {given}.")
+    elif given is not None and cf.distractors < given and why.kind != "distractors":
         say(
             f"note: {given - cf.distractors} of {given} distractors are left out, the model does not call them "
             f"{cf.class_name(cf.target)}; --keep-misclassified uses them."

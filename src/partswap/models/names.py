@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,11 @@ from torch import nn
 from partswap import _vision
 from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError, suggest
 
+#: Where JSON files keep the names, besides at their top.
+NESTED = ("id2label", "label2id", "class_to_idx", "class_names", "classes", "names")
+#: A line that begins with a number: "2 Blue Jay", "2: Blue Jay", "2,Blue Jay", or the number alone.
+NUMBERED = re.compile(r"(\d+)(?:(?:\s*[,:;]\s*|[.)]?\s+)(\S.*))?")
+
 
 def numbered(count: int) -> list[str]:
     """Return stand-ins for unknown class names."""
@@ -23,8 +29,8 @@ def numbered(count: int) -> list[str]:
 def class_names(given: Any, model: nn.Module, classes: int) -> list[str] | None:
     """Return the names of a model's classes, None if nobody knows them.
 
-    `given` is a list, a mapping from numbers, a file (see `read_names`), ``"imagenet"``, or None: then what the model
-    itself says, and ImageNet's for a network of torchvision or timm with 1,000 classes.
+    `given` is a list, a mapping from numbers or to numbers, a file (see `read_names`), ``"imagenet"``, or None: then
+    what the model itself says, and ImageNet's for a network of torchvision or timm with 1,000 classes.
     """
     if given is None:
         names = getattr(model, "class_names", None)
@@ -52,9 +58,10 @@ def check_names(names: Sequence[str], classes: int) -> list[str]:
 
 
 def read_names(path: str | PathLike[str]) -> list[str]:
-    """Return the names of a file: one per line, or JSON (a list, or a mapping from numbers, as ``id2label`` is).
+    """Return the names of a file: one per line, or JSON: a list, ``{"0": name}``, or ``{name: 0}``.
 
-    Lines that all begin with their number, as in the ``classes.txt`` of CUB, are read without it.
+    Lines that all begin with a number, as in the ``classes.txt`` of CUB, are read without it, in the order of the
+    numbers. Numbers alone are names.
     """
     path = Path(path)
     try:
@@ -70,27 +77,65 @@ def read_names(path: str | PathLike[str]) -> list[str]:
             found = json.loads(text)
         except json.JSONDecodeError as error:
             raise FileFormatError(f"{path} is not JSON ({error}).", "Write a list of names.") from error
-        found = found.get("id2label", found) if isinstance(found, dict) else found
+        if isinstance(found, dict):
+            found = next((found[key] for key in NESTED if isinstance(found.get(key), dict | list)), found)
         names = _of_mapping(found, str(path)) if isinstance(found, dict) else found
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise FileFormatError(f"{path} holds no list of names.", 'Write ["first class", "second class", ...].')
         return names
     names = [line.strip() for line in text.splitlines() if line.strip()]
-    split = [line.split(None, 1) for line in names]
-    for first in (0, 1):
-        if names and all(len(s) == 2 and s[0] == str(k) for k, s in enumerate(split, first)):
-            names = [s[1] for s in split]
     if not names:
         raise FileFormatError(f"{path} holds no names.", "Write one name per line.")
-    return names
+    split = [NUMBERED.fullmatch(line) for line in names]
+    found = [(int(match[1]), match[2] or "") for match in split if match]
+    if len(found) < len(names) or not any(name for _, name in found):  # numbers alone are names
+        return names
+    numbers = [number for number, _ in found]
+    ordered = _in_order(found, str(path))
+    if numbers != sorted(numbers) and numbers == sorted(numbers, key=str):
+        raise FileFormatError(
+            f"the lines of {path} are sorted as text, {', '.join(map(str, numbers[:4]))}, ...: whether the number or "
+            "the line of a class counts is unclear.",
+            "Sort them by number if it is that of the logit (sort -n); leave the numbers out if it is the line.",
+        )
+    return ordered
 
 
 def _of_mapping(found: Mapping[Any, Any], where: str) -> list[str]:
-    try:
-        numbers = {int(k): str(v) for k, v in found.items()}
-        return [numbers[k] for k in range(len(numbers))]
-    except (KeyError, ValueError) as error:
-        raise FileFormatError(f"{where} does not name the classes 0, 1, 2, ... one by one.", "Name each.") from error
+    """Return names by number: of ``{"0": name}``, of ``{"0": [id, name]}``, or of ``{name: 0}``."""
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in found.values()):
+        return _in_order([(number, str(name)) for name, number in found.items()], where)
+    pairs = []
+    for key, value in found.items():
+        name = value[-1] if isinstance(value, list | tuple) and value else value
+        if not str(key).isdecimal() or not isinstance(name, str):
+            raise FileFormatError(
+                f"{where} maps {key!r} to {value!r}: that is no number of a class with its name.",
+                'Write {"0": "first class", ...} or {"first class": 0, ...}.',
+            )
+        pairs.append((int(key), name))
+    return _in_order(pairs, where)
+
+
+def _in_order(pairs: Sequence[tuple[int, str]], where: str) -> list[str]:
+    """Return names in the order of their numbers, which begin with 0 or 1 and leave none out."""
+    numbers = sorted(number for number, _ in pairs)
+    for number, after in zip(numbers, [*numbers[1:], None], strict=True):
+        if number == after:
+            raise FileFormatError(f"{where} names the class {number} twice.", "Give every class its own number.")
+    first = numbers[0] if numbers else 0
+    if first not in (0, 1) or numbers != list(range(first, first + len(numbers))):
+        gap = next((k for k in range(first, numbers[-1]) if k not in numbers), first)
+        raise FileFormatError(
+            f"{where} numbers {len(pairs)} classes from {first} to {numbers[-1]}, and does not name them one by one"
+            f"{f': {gap} is missing' if gap not in numbers else ''}.",
+            "Name every class, from 0 or 1 on; a number that belongs to a name goes into a JSON list of names.",
+        )
+    named = dict(pairs)
+    for number in numbers:
+        if not named[number].strip():
+            raise FileFormatError(f"{where} has no name for the class {number}.", "Name every class.")
+    return [named[number] for number in numbers]
 
 
 def imagenet_names() -> list[str]:
@@ -102,7 +147,8 @@ def find_class(target: Any, names: Sequence[str] | None, classes: int) -> int:
     """Return the index of a class given by name or by number.
 
     A name is looked for as it is, then whatever its case and with blanks for underscores; the folder's name
-    ``005.Spectacled_Warbler`` stands for ``Spectacled Warbler``, and never for class 5.
+    ``005.Spectacled_Warbler`` stands for ``Spectacled Warbler``, and never for class 5. Text is a number only if no
+    class is called so; ``class 7`` is the class at index 7 even if another is called 7 (see `is_ambiguous`).
     """
     if not isinstance(target, str):
         return class_index(target, classes)
@@ -115,8 +161,9 @@ def find_class(target: Any, names: Sequence[str] | None, classes: int) -> int:
             raise ClassIndexError(
                 f"{len(same)} classes are called {target!r}.", f"Give a number: {', '.join(map(str, same))}."
             )
-    if target.isdecimal():
-        return find_class(int(target), names, classes)
+    number = target.removeprefix("class ")
+    if number.isdecimal():
+        return find_class(int(number), names, classes)
     if not names:
         raise SettingError(
             f"target is {target!r} but the names of the classes are unknown.",
@@ -125,6 +172,14 @@ def find_class(target: Any, names: Sequence[str] | None, classes: int) -> int:
     raise ClassIndexError(
         f"there is no class {target!r}.", suggest(target, names) or f"Use a name or a number from 0 to {classes - 1}."
     )
+
+
+def is_ambiguous(target: Any, names: Sequence[str] | None) -> bool:
+    """Tell whether a number, as a number or as text, is the name of one class and the index of another."""
+    number = str(target)
+    if not names or not number.isdecimal() or number not in names or int(number) >= len(names):
+        return False
+    return names[int(number)] != number
 
 
 def class_index(target: Any, classes: int) -> int:

@@ -30,7 +30,7 @@ class Method(ABC):
     semantic: ClassVar[bool] = False
     #: Whether without them it is not what its name says.
     needs_semantic: ClassVar[bool] = False
-    #: How many distractors its authors use; None means as many as there are.
+    #: How many distractors its authors use, the first of those there are; None means all.
     distractors: ClassVar[int | None] = None
     #: Whether it promises to flip the decision where that can be done at all.
     flips: ClassVar[bool] = True
