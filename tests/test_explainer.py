@@ -36,6 +36,7 @@ from partswap.errors import (
     ShapeError,
     UnknownNameError,
 )
+from partswap.explainer import PartswapWarning
 from partswap.images import read_image
 from partswap.models import shipped
 from partswap.models.names import plain
@@ -176,8 +177,6 @@ def test_bad_images_are_named(explainer, birds, tmp_path):
         explainer.explain(np.zeros((3, 224, 224), np.uint8), donors, 5)
     with pytest.raises(ImageError, match="uint8"):
         explainer.explain(torch.zeros(224, 224, 3, dtype=torch.uint8), donors, 5)
-    with pytest.raises(ShapeError, match="Pass a list of images"):
-        explainer.explain(query, donors[0], 5)
     with pytest.raises(NoDistractorsError):
         explainer.explain(query, [], 5)
 
@@ -334,11 +333,100 @@ def test_folders_generators_and_items_are_distractors(explainer, birds, tmp_path
     for k, donor in enumerate(donors):
         donor.save(tmp_path / "donors" / f"{k}.png")
     expected = explainer.explain(query, donors, 5).edits
+    loader = torch.utils.data.DataLoader([(explainer.preprocess(d)[0], 5) for d in donors], batch_size=3)
     torch_like = torch.utils.data.Subset([(d, 5) for d in donors], range(len(donors)))  # has no __iter__
     items = [{"image": d, "label": 5} for d in donors]  # as data sets of Hugging Face give them
     folder = tmp_path / "donors"
-    for given in (folder, str(folder), iter(donors), tuple(donors), [(d, 5) for d in donors], torch_like, items):
+    for given in (
+        folder,
+        str(folder),
+        iter(donors),
+        tuple(donors),
+        [(d, 5) for d in donors],
+        torch_like,
+        items,
+        loader,
+    ):
         assert explainer.explain(query, given, 5).edits == expected
+
+
+def test_one_image_however_it_comes_is_a_query_and_a_distractor(explainer, birds, tmp_path):
+    query, donors = birds
+    right = next(d for d in donors if int(explainer.encode(d).logits.argmax()) == 5)
+    right.save(tmp_path / "donor.png")
+    (tmp_path / "queries").mkdir()
+    query.save(tmp_path / "queries" / "one.png")
+    tensor = explainer.preprocess(query)[0]
+    loader = torch.utils.data.DataLoader([(tensor, 4)])
+    expected = explainer.explain(query, [right], 5)
+    for one in (right, tmp_path / "donor.png", np.asarray(right)[None], explainer.preprocess(right)[0][None]):
+        assert explainer.explain(query, one, 5).edits == expected.edits
+    for one in ([query], tmp_path / "queries", tensor[None], loader, next(iter(loader)), {"image": query}):
+        assert explainer.explain(one, right, 5).edits == expected.edits
+    assert explainer.explain(next(iter(loader)), right, 5).source["label"] == 4
+    with pytest.raises(ShapeError, match="there are 2 queries"):
+        explainer.explain([query, query], right, 5)
+
+
+# -- what is quietly wrong with inputs --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_unit_tensors():
+    return Explainer("aviary:vgg", auxiliary=None, preprocess=shipped.PREPROCESS, tensors="unit")
+
+
+def test_float_tensors_are_taken_for_what_they_are_or_refused(explainer, of_unit_tensors, birds):
+    query, donors = birds
+    unit = torch.from_numpy(np.asarray(query).copy()).permute(2, 0, 1) / 255
+    with pytest.raises(ImageError, match=r'from 0\S* to \S+: it may be pixels .* tensors="unit" or tensors="stand'):
+        explainer.explain(unit, donors, 5)
+    for each in (explainer, of_unit_tensors):
+        with pytest.raises(ImageError, match=r"pixels of 0 to 255, not standardised. Pass it as uint8"):
+            each.explain(unit * 255, donors, 5)
+    encoded = of_unit_tensors.encode([unit, query])
+    assert torch.allclose(encoded.logits[0], encoded.logits[1], atol=1e-4)
+    cf = of_unit_tensors.explain(unit, donors, 5)
+    assert of_unit_tensors.verify(cf)
+    assert cf.verify(of_unit_tensors.model)
+    with pytest.raises(ImageError, match=r'and tensors is "unit"'):
+        of_unit_tensors.encode([unit * 3 - 1])
+    taken = Explainer("aviary:vgg", auxiliary=None, preprocess=shipped.PREPROCESS, tensors="standardised")
+    assert torch.equal(taken.preprocess(unit)[0], unit)
+    own = Preprocess(224, mean=(0, 0, 0), std=(1, 1, 1))  # nothing is to be standardised, so both are the same
+    assert torch.equal(own(unit)[0], unit)
+    with pytest.raises(SettingError, match="'unit' or 'standardised'"):
+        Explainer("aviary:vgg", auxiliary=None, tensors="0-1")
+
+
+def test_folders_tell_which_files_are_not_read(birds, tmp_path):
+    explainer = Explainer("aviary:vgg", auxiliary=None)
+    _, donors = birds
+    for donor, name in zip(donors, ("a.png", "b.gif", "c.jfif", "d.ppm"), strict=True):
+        donor.save(tmp_path / name)
+    for name in ("e.heic", "f.heic", "g.svg", "notes.txt", ".hidden.raw"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.warns(PartswapWarning, match=r"3 files are not read as images: 2 \.heic, 1 \.svg, first .*e\.heic"):
+        assert len(explainer.encode(tmp_path)) == 4
+    explainer.encode([tmp_path])
+    assert [note.kind for note in explainer.notes] == ["unread"]  # once
+
+
+def test_transparent_images_are_put_on_white_and_it_is_said(birds, tmp_path):
+    explainer = Explainer("aviary:vgg", auxiliary=None)
+    seen = birds[0].convert("RGBA")
+    seen.putalpha(255)
+    explainer.encode(seen)
+    assert explainer.notes == []  # nothing shows through
+    hidden = Image.new("RGBA", (224, 224), (255, 0, 0, 0))
+    hidden.paste(seen.crop((60, 60, 160, 160)), (60, 60))
+    hidden.save(tmp_path / "cut-out.png")
+    with pytest.warns(PartswapWarning, match=r"put on white, as .*cut-out\.png"):
+        encoded = explainer.encode([tmp_path / "cut-out.png"])
+    assert encoded.pictures[0].getpixel((5, 5)) == (255, 255, 255)
+    assert encoded.pictures[0].getpixel((100, 100)) == birds[0].getpixel((100, 100))
+    explainer.encode(hidden)
+    assert [note.kind for note in explainer.notes] == ["transparent"]
 
 
 def test_a_classifier_and_a_name_are_models(tmp_path):

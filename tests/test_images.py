@@ -4,7 +4,7 @@ import functools
 import http.server
 import io
 import threading
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -15,16 +15,18 @@ from PIL import Image
 
 from partswap import _vision, aviary, open_dataset
 from partswap.errors import ImageError, SettingError, ShapeError
-from partswap.images import fetch_image, find_images, label_of, list_images, read_image
+from partswap.images import fetch_image, find_images, image_of, label_of, list_images, read_image
 from partswap.models.preprocessing import as_preprocess, of_timm, preprocess_for
-from partswap.preprocess import CustomPreprocess, Preprocess
+from partswap.preprocess import Preprocess
+from partswap.transforms import CustomPreprocess
 
 
 def test_the_key_of_a_preprocess_tells_what_is_not_the_default():
     assert Preprocess().key() == Preprocess(224, None).key() == "Preprocess()"
     assert Preprocess(160, mean=(0.5, 0.5, 0.5)).key() == "Preprocess(size=160, mean=(0.5, 0.5, 0.5))"
     # Caches are kept under keys that leave defaults out, so these must not change.
-    assert astuple(Preprocess()) == (224, None, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", "crop")
+    values = [getattr(Preprocess(), f.name) for f in fields(Preprocess) if f.compare]
+    assert values == [224, None, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", "crop"]
 
 
 def test_a_field_that_is_added_changes_no_key():
@@ -100,11 +102,29 @@ def test_several_images_may_be_a_folder_or_anything_to_go_through(tmp_path):
     assert list_images(tmp_path) == list_images(str(tmp_path)) == list_images([tmp_path]) == both
     assert list_images(path for path in both) == both == find_images(both)
     assert len(list_images(torch.zeros(3, 3, 8, 8))) == 3
-    for single in (both[0], Image.new("RGB", (9, 9)), b"x", torch.zeros(3, 8, 8), (Image.new("RGB", (9, 9)), 1)):
-        with pytest.raises(ShapeError, match="Pass a list of images"):
-            list_images(single)
-    with pytest.raises(ShapeError, match="a int was passed"):
+    with pytest.raises(ShapeError, match=r"a int is no image.*, a list of images"):
         list_images(7)
+
+
+def test_one_image_is_a_list_of_one(tmp_path):
+    item = (Image.new("RGB", (9, 9)), 1)
+    for single in (tmp_path / "a.png", "a.png", item[0], b"x", io.BytesIO(b"x"), torch.zeros(3, 8, 8), item):
+        (listed,) = list_images(single)
+        assert listed is single
+    assert len(list_images(np.zeros((1, 9, 9, 3), np.uint8))) == len(list_images(torch.zeros(1, 3, 8, 8))) == 1
+
+
+def test_loaders_and_their_batches_are_images():
+    images, labels = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 8), torch.arange(5)
+    pairs = torch.utils.data.TensorDataset(images, labels)
+    dicts = [{"pixel_values": image, "labels": label} for image, label in pairs]
+    alone = torch.utils.data.TensorDataset(images)
+    for data, known in ((pairs, True), (dicts, True), (alone, False)):
+        listed = list_images(torch.utils.data.DataLoader(data, batch_size=2))
+        assert [float(image_of(image).mean()) for image in listed] == [0, 1, 2, 3, 4]
+        assert [label_of(image) for image in listed] == ([0, 1, 2, 3, 4] if known else [None] * 5)
+    batch = next(iter(torch.utils.data.DataLoader(pairs, batch_size=3)))
+    assert [label_of(image) for image in list_images(batch)] == [0, 1, 2]
 
 
 def test_addresses_are_fetched_only_when_asked_for():
@@ -165,7 +185,7 @@ def test_oblong_and_squashed_inputs():
         ({"size": (1, 2, 3)}, "size is"),
         ({"size": "224"}, "size is"),
         ({"resize": 100}, "not below the size"),
-        ({"mean": (0.5, 0.5)}, "three numbers"),
+        ({"mean": (0.5, 0.5)}, "as many numbers as there are in std: 3"),
         ({"std": (0.5, 0.0, 0.5)}, "above 0"),
         ({"interpolation": "cubic"}, "bicubic"),
         ({"fit": "stretch"}, "squash"),

@@ -19,7 +19,7 @@ from partswap.errors import ClassIndexError, CutError, NoDistractorsError, Setti
 from partswap.features import Encoded, prepared
 from partswap.grid import HeatMap
 from partswap.heads import HeadPlan
-from partswap.images import ImageLike, list_images, name_of
+from partswap.images import ON_WHITE, ImageLike, list_images, name_of, unread_text
 from partswap.language.speaker import Speaker, annotated_parts, open_speaker
 from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, build_auxiliary
 from partswap.models.checkpoints import Classifier
@@ -32,7 +32,7 @@ from partswap.models.precision import device_of
 from partswap.models.preprocessing import as_preprocess
 from partswap.notes import Note
 from partswap.pixels import PixelJudge, pairs_of, with_check
-from partswap.preprocess import stacked
+from partswap.preprocess import Tensors, stacked
 from partswap.progress import Track, no_progress
 from partswap.search import METHODS, Method
 from partswap.search.maps import cluster_labels, heat_maps
@@ -76,6 +76,9 @@ class Explainer:
         How images become inputs: a `Preprocess`, a timm configuration, an image processor of Hugging Face, a
         torchvision transform, or any function from a PIL image to a tensor. By default what the model itself says,
         else ImageNet's.
+    tensors : {"unit", "standardised"}, optional
+        What float tensors hold that are passed as images, all of the model's size: pixels of 0 to 1 (as of ToTensor),
+        or what the model gets. Where it matters and is not said, they are refused.
     class_names : sequence of str, mapping or path, optional
         Names of the classes, a file of them, or ``"imagenet"``; by default what the model itself says.
     weights : str or Path, optional
@@ -103,6 +106,7 @@ class Explainer:
         auxiliary: AuxiliaryLike = "auto",
         method: str | Method = "partswap",
         preprocess: Any = None,
+        tensors: Tensors | None = None,
         class_names: Any = None,
         weights: str | Path | None = None,
         device: str | torch.device | None = None,
@@ -132,9 +136,9 @@ class Explainer:
         self.model_name = type(model).__name__
         self.device, self.track, self.batch_size = device_of(model), track, batch_size
         self.preprocess = as_preprocess(preprocess, model)
-        generator = torch.Generator().manual_seed(0)
-        probe = torch.randn(2, 3, *self.preprocess.shape, generator=generator).to(self.device)
-        self.model, self.cut, note = cut_as_logits(model, layer, probe, track)
+        if tensors is not None:
+            self.preprocess = replace(self.preprocess, tensors=tensors)
+        self.model, self.cut, note = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
         self._note(note)
         self.plan = HeadPlan(self.cut.head, self.cut.grid)
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
@@ -165,8 +169,9 @@ class Explainer:
         Parameters
         ----------
         query : path, PIL image, array, bytes, tensor, item of a data set or Encoded
-            The image to explain; a float tensor must be preprocessed, ``(3, H, W)``.
-        distractors : sequence of the same, folder, data set or Encoded
+            The image to explain, or a list, batch or loader of one; a float tensor ``(channels, H, W)`` must be
+            preprocessed (but see `tensors`).
+        distractors : the same, or sequence of them, folder, batch, DataLoader, data set or Encoded
             Images to take regions from; of a data set, images of the target class that the model gets right. Methods
             whose authors use one (goyal, scout) take the first that the model predicts as the target.
         target : int or str, optional
@@ -189,10 +194,12 @@ class Explainer:
             Among sets of edits that flip its decision in feature space, ours then prefers one that does so in pixels.
         """
         speaker = None if words is None else self.speaker(words)
-        truth = true_class(query, label, distractors, self.class_names, self.cut.classes)
-        encoded = self.encode(query if isinstance(query, Encoded) else [query])
-        if len(encoded) != 1:
-            raise ShapeError(f"there are {len(encoded)} queries.", "Use explain_many, or pass one image.")
+        queries = query if isinstance(query, Encoded) else list_images(query)
+        if len(queries) != 1:
+            raise ShapeError(f"there are {len(queries)} queries.", "Use explain_many, or pass one image.")
+        item = queries if isinstance(queries, Encoded) else queries[0]
+        truth = true_class(item, label, distractors, self.class_names, self.cut.classes)
+        encoded = self.encode(queries)
         if isinstance(distractors, Dataset):
             aim, why = choose_target(encoded.logits[0], target, truth, None, self.class_names)
             donors = find_distractors(
@@ -341,6 +348,7 @@ class Explainer:
                 rows.append(prepared(image, self.preprocess))
                 advance(1)
         inputs, pictures, frames = zip(*rows, strict=True)
+        self._note_inputs(images, pictures)
         found, logits = [], []
         with torch.inference_mode(), self.track("features", len(inputs)) as advance:
             for batch in stacked(inputs).split(self.batch_size):
@@ -445,6 +453,15 @@ class Explainer:
         sources = (*query.sources, *donors.sources) if query.sources and donors.sources else ()
         pictures = Pictures(query.pictures[0], tuple(donors.pictures), sources, self.preprocess) if shown else None
         return About(told, self.class_names or (), pictures)
+
+    def _note_inputs(self, images: Any, pictures: Sequence[Any]) -> None:
+        """Note which files of folders were not read, and that what is transparent was put on white."""
+        unread = unread_text(images)
+        white = [picture.info[ON_WHITE] for picture in pictures if ON_WHITE in picture.info]
+        if unread and Note("unread", f"{unread}.") not in self.notes:
+            self._note(Note("unread", f"{unread}."))
+        if white and all(note.kind != "transparent" for note in self.notes):
+            self._note(Note("transparent", f"images that are transparent in places are put on white, as {white[0]}."))
 
     def _note(self, note: Note | None) -> None:
         if note is not None:

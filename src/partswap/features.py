@@ -26,7 +26,7 @@ from partswap.cut.trunk import Trunk
 from partswap.errors import NonFiniteError, SettingError, ShapeError
 from partswap.frame import Frame
 from partswap.grid import Grids, GridShape, resize_grid
-from partswap.images import ImageLike, image_of, is_prepared, read_image
+from partswap.images import ON_WHITE, ImageLike, image_of, is_prepared
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.blend import COMPONENTS, Blend, some_cells
 from partswap.models.fingerprint import model_fingerprint
@@ -112,20 +112,24 @@ def _opened(arrays: Mapping[str, NDArray[Any] | Mapped], names: Sequence[str], a
 
 def prepared(source: ImageLike, preprocess: Preprocess) -> tuple[Tensor, Any, Frame | None]:
     """Return a model's input, the picture of it, and which part of the image that is."""
-    if is_prepared(source):
-        tensor, picture = preprocess(image_of(source))
-        if tuple(tensor.shape[1:]) != preprocess.shape:
+    inside = image_of(source)
+    if is_prepared(inside):
+        if inside.ndim == 3 and tuple(inside.shape[1:]) != preprocess.shape:
             raise ShapeError(
-                f"an image tensor has shape {tuple(tensor.shape)}, the model was cut for {preprocess.shape}.",
+                f"an image tensor has shape {tuple(inside.shape)}, the model was cut for {preprocess.shape}.",
                 "Pass images of that size, or tell the explainer another: preprocess=Preprocess(...).",
             )
-        return tensor, picture, None
-    image = read_image(source)
+        return (*preprocess(inside), None)
+    image = preprocess.read(inside)
+    size = (image.shape[1], image.shape[0]) if isinstance(image, np.ndarray) else image.size
     try:
-        frame = Frame(image.size, preprocess.box(image.size))
+        frame = Frame(size, preprocess.box(size))
     except SettingError:  # it warps the image: what the model sees is known, where it comes from is not
         frame = None
-    return (*preprocess(image), frame)
+    tensor, picture = preprocess(image)
+    if not isinstance(image, np.ndarray) and ON_WHITE in image.info:
+        picture.info[ON_WHITE] = image.info[ON_WHITE]
+    return tensor, picture, frame
 
 
 class Images(Protocol):

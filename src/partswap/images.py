@@ -6,19 +6,32 @@ import io
 import os
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from partswap.errors import ImageError, NoDistractorsError, ShapeError
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
+#: The formats of photographs and drawings, as Pillow calls them; its builds lack some, and plugins add others.
+FORMATS = frozenset(
+    ["AVIF", "BMP", "DIB", "GIF", "HEIF", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI", "TGA", "TIFF", "WEBP"]
+)
+#: Files that lie beside images and need no mention.
+BESIDES = frozenset(
+    [".csv", ".db", ".html", ".ini", ".json", ".md", ".py", ".toml", ".tsv", ".txt", ".xml", ".yaml", ".yml", ".zip"]
+)
+#: In `Image.info` of an image that was read: it is transparent in places, and was put on white.
+ON_WHITE = "partswap: put on white"
 #: Below this many pixels on a side there is nothing to see, let alone to swap.
 SMALLEST = 8
 
@@ -34,14 +47,15 @@ def read_image(source: ImageLike, *, upright: bool = True) -> Image.Image:
     """
     source = image_of(source)
     if isinstance(source, Tensor):
+        source = source[None] if source.ndim == 2 else source
         if source.dtype != torch.uint8 or source.ndim != 3 or source.shape[0] not in (1, 3, 4):
             raise ImageError(
                 f"a tensor of shape {tuple(source.shape)} and type {source.dtype} is not an image.",
                 "Pass (3, height, width) uint8, or floats that are already preprocessed.",
             )
         source = source.permute(1, 2, 0).cpu().numpy()
-        source = source[..., 0] if source.shape[2] == 1 else source
     if isinstance(source, np.ndarray):
+        source = source[..., 0] if source.ndim == 3 and source.shape[2] == 1 else source
         if source.dtype != np.uint8 or not (source.ndim == 2 or (source.ndim == 3 and source.shape[2] in (3, 4))):
             raise ImageError(
                 f"an array of shape {source.shape} and type {source.dtype} is not an image.",
@@ -68,6 +82,27 @@ def is_prepared(source: ImageLike) -> bool:
     return isinstance(inside, Tensor) and inside.dtype != torch.uint8
 
 
+def read_bands(source: ImageLike, channels: int) -> NDArray[np.uint8]:
+    """Return an image of another number of channels than grey or colours have, as an array ``(height, width, n)``."""
+    source = image_of(source)
+    if isinstance(source, Tensor) and source.ndim == 3:
+        source = source.permute(1, 2, 0).cpu().numpy()
+    if not isinstance(source, np.ndarray | Image.Image):
+        name, opened = _opened(source)
+        try:
+            with Image.open(opened) as image:
+                source = np.asarray(image)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise ImageError(f"{name} cannot be read as an image ({error}).", "Pass an array.") from error
+    pixels = np.asarray(source)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != channels or min(pixels.shape[:2]) < SMALLEST:
+        raise ImageError(
+            f"an image of shape {pixels.shape} and type {pixels.dtype} is passed to a model of {channels} channels.",
+            f"Pass (height, width, {channels}) uint8, or a tensor ({channels}, height, width).",
+        )
+    return pixels
+
+
 def image_of(source: Any) -> Any:
     """Return the image of an item of a data set, and anything else as it is.
 
@@ -75,7 +110,7 @@ def image_of(source: Any) -> Any:
     """
     if isinstance(getattr(source, "image", None), Image.Image):
         return source.image
-    if isinstance(source, Mapping) and "image" in source:
+    if isinstance(source, Mapping) and "image" in source and getattr(source["image"], "ndim", 0) != 4:
         return source["image"]
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], int | np.integer):
         return source[0]
@@ -135,7 +170,14 @@ def _checked(image: Image.Image, name: str, upright: bool) -> Image.Image:
             f"{name} has {image.width} x {image.height} pixels.", f"Use images of at least {SMALLEST} x {SMALLEST}."
         )
     # A phone stores how it was held beside the pixels.
-    return _eight_bits(ImageOps.exif_transpose(image) if upright else image, name).convert("RGB")
+    image = ImageOps.exif_transpose(image) if upright else image
+    if image.has_transparency_data:
+        colours = image.convert("RGBA")
+        if np.asarray(colours)[..., 3].min() < 255:
+            white = Image.new("RGBA", colours.size, "white")
+            image = Image.alpha_composite(white, colours)
+            image.info[ON_WHITE] = name
+    return _eight_bits(image, name).convert("RGB")
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:
@@ -168,40 +210,88 @@ def fetch_image(address: str, *, limit_mb: float = 20, timeout: float = 20) -> I
     return read_image(data)
 
 
+@cache
+def image_suffixes() -> frozenset[str]:
+    """Return the suffixes of the image files that can be read here."""
+    suffixes = Image.registered_extensions()
+    missing = {name for name in ("AVIF", "WEBP") if not features.check(name.lower())}
+    return frozenset(s for s, kind in suffixes.items() if kind in FORMATS - missing and kind in Image.OPEN)
+
+
 def find_images(places: Iterable[str | PathLike[str]]) -> list[Path]:
     """Return the image files among `places`, looking into folders, in a stable order."""
-    found: list[Path] = []
+    files: list[Path] = []
     searched = [Path(place) for place in places]
     for place in searched:
         if place.is_dir():
-            found.extend(sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES))
+            files.extend(sorted(p for p in place.rglob("*") if p.suffix.lower() in image_suffixes()))
         elif place.exists():
-            found.append(place)
+            files.append(place)
         else:
             raise ImageError(f"there is no image or folder {place}.", "Check the path.")
-    if not found:
+    if not files:
+        rest = unread_text(searched)
         raise NoDistractorsError(
-            f"no images in {', '.join(map(str, searched))}.",
-            f"Folders are searched for {', '.join(sorted(SUFFIXES))}.",
+            f"no images in {', '.join(map(str, searched))}{f' ({rest})' if rest else ''}.",
+            f"Folders are searched for {', '.join(sorted(image_suffixes()))}.",
         )
-    return found
+    return files
+
+
+def unread_text(images: Any) -> str:
+    """Return which files in folders are not read as images, in words; empty if there are none.
+
+    `images` is what `list_images` takes. Hidden files and those that lie beside images, such as tables, do not count.
+    """
+    places = [images] if isinstance(images, str | PathLike) else images if isinstance(images, list | tuple) else []
+    files = []
+    for place in places:
+        folder = Path(place) if isinstance(place, str | PathLike) else None
+        if folder is not None and folder.is_dir():
+            known = image_suffixes() | BESIDES
+            files += [p for p in folder.rglob("*") if p.suffix.lower() not in known and p.is_file()]
+    files = sorted(p for p in files if not p.name.startswith("."))
+    if not files:
+        return ""
+    kinds = Counter(p.suffix.lower() or "without a suffix" for p in files).most_common()
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds)
+    return f"{len(files)} {'files are' if len(files) > 1 else 'file is'} not read as images: {counts}, first {files[0]}"
 
 
 def list_images(images: Any) -> list[ImageLike]:
-    """Return several images as a list: of a folder, of any iterable in which folders stand for what is in them."""
-    if isinstance(images, str | PathLike):
-        if not Path(images).is_dir():
-            raise ShapeError("one image was passed where several are expected.", "Pass a list of images, or a folder.")
-        return list(find_images([images]))
+    """Return images as a list: one image, those of a folder or a loader, of any iterable, in which folders may be."""
     single = isinstance(images, Image.Image | bytes | bytearray) or image_of(images) is not images
     single |= isinstance(images, np.ndarray | Tensor) and images.ndim < 4
+    single |= hasattr(images, "read") and hasattr(images, "seek")
+    if isinstance(images, str | PathLike):
+        return list(find_images([images])) if Path(images).is_dir() else [images]
+    if single:
+        return [images]
+    if isinstance(images, DataLoader):
+        return [image for batch in images for image in list_images(batch)]
+    if (batch := _batch_of(images)) is not None:
+        return batch
     if not isinstance(images, Iterable) and hasattr(images, "__getitem__") and hasattr(images, "__len__"):
         images = [images[k] for k in range(len(images))]  # a data set of torch need not be iterable
-    if single or not isinstance(images, Iterable):
-        kind = f"a {type(images).__name__}" if not isinstance(images, Iterable) else "one image"
-        raise ShapeError(f"{kind} was passed where several images are expected.", "Pass a list of images, or a folder.")
-    found: list[ImageLike] = []
+    if not isinstance(images, Iterable):
+        raise ShapeError(f"a {type(images).__name__} is no image.", "Pass an image, a list of images, or a folder.")
+    listed: list[ImageLike] = []
     for image in images:
-        folder = isinstance(image, str | PathLike) and not isinstance(image, bytes) and Path(image).is_dir()
-        found.extend(find_images([image]) if folder else [image])
-    return found
+        folder = isinstance(image, str | PathLike) and Path(image).is_dir()
+        several = isinstance(image, Tensor | np.ndarray) and image.ndim == 4
+        listed.extend(find_images([image]) if folder else image if several else [image])
+    return listed
+
+
+def _batch_of(batch: Any) -> list[ImageLike] | None:
+    """Return the images of a batch with their labels as loaders give them, None if it is none."""
+    if isinstance(batch, Mapping):
+        names = [name for name in ("image", "pixel_values") if name in batch]
+        images, labels = (batch[names[0]] if names else None), batch.get("label", batch.get("labels"))
+    else:
+        images, labels = batch if isinstance(batch, list | tuple) and len(batch) == 2 else (None, None)
+    if not isinstance(images, Tensor) or images.ndim != 4:
+        return None
+    if not isinstance(labels, Tensor) or labels.shape != images.shape[:1] or labels.is_floating_point():
+        return None if not isinstance(batch, Mapping) else list(images)
+    return [(image, int(label)) for image, label in zip(images, labels, strict=True)]

@@ -1,27 +1,27 @@
-"""Images as a model wants them: a declared preprocessing, or any function of a user's, followed exactly."""
+"""Images as a model wants them: resized, cropped and standardised as a declared preprocessing says."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from partswap.errors import ImageError, SettingError, ShapeError
-from partswap.images import ImageLike, image_of, read_image
+from partswap.images import ImageLike, image_of, is_prepared, read_bands, read_image
 
 #: No image may become larger than this on its way to the model, in pixels; a strip of 60,000 x 8 would.
 LARGEST = 100_000_000
-#: How often a function is tried on one image before it counts as not random.
-TRIES = 30
+#: From here on up a value is of pixels of 0 to 255, as a multiple of the lightest value that a preprocessing makes.
+BEYOND = 4
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
+#: What floats in image tensors are: pixels of 0 to 1, or standardised; one is told from the other where that is sure.
+Tensors = Literal["unknown", "unit", "standardised"]
 #: ``(left, top, right, bottom)`` in pixels of an image.
 Box = tuple[float, float, float, float]
 
@@ -45,27 +45,36 @@ class Preprocess:
     resize : int, optional
         Short side before the crop; that of `size` by default.
     mean, std : tuple of float
-        Per channel, on a scale of 0 to 1.
+        Per channel, on a scale of 0 to 1: three of them for colours, one for grey, or as many as the model takes.
     interpolation : str
         How pixels are resized.
     fit : {"crop", "squash"}
         Whether the sides keep their proportions, so that the crop leaves something out, or not.
+    shown : tuple of int
+        Of more than three channels, those that pictures show as red, green and blue.
+    tensors : {"unknown", "unit", "standardised"}
+        What float tensors hold that are passed as images: pixels of 0 to 1, or what the model gets.
+    assumed : str
+        Where it comes from if nobody said it; empty if the model or a user did.
     """
 
     size: int | tuple[int, int] = 224
     resize: int | None = None
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
     interpolation: Interpolation = "bilinear"
     fit: Literal["crop", "squash"] = "crop"
+    shown: tuple[int, int, int] = field(default=(0, 1, 2), kw_only=True, compare=False)
+    tensors: Tensors = field(default="unknown", kw_only=True, compare=False)
+    assumed: str = field(default="", kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.size, list | tuple):
             object.__setattr__(self, "size", self.size[0] if len({*self.size}) == 1 else tuple(self.size))
         for name in ("mean", "std"):
             value = getattr(self, name)
-            if not isinstance(value, list | tuple) or len(value) != 3 or not all(map(_is_number, value)):
-                raise SettingError(f"{name} is {value!r}.", "Give three numbers, one per channel.")
+            if not isinstance(value, list | tuple) or not value or not all(map(is_number, value)):
+                raise SettingError(f"{name} is {value!r}.", "Give one number per channel: three for colours.")
             object.__setattr__(self, name, tuple(float(v) for v in value))
         pair = isinstance(self.size, tuple)
         sides = self.size if isinstance(self.size, tuple) else (self.size, self.size)
@@ -75,9 +84,15 @@ class Preprocess:
                 self.resize is None or (_is_side(self.resize) and (pair or self.resize >= sides[0])),
                 "Give a number of pixels that is not below the size, or leave it out.",
             ),
+            "mean": (len(self.mean) == len(self.std), f"Give as many numbers as there are in std: {len(self.std)}."),
             "std": (all(v > 0 for v in self.std), "Use numbers above 0."),
             "interpolation": (self.interpolation in get_args(Interpolation), f"Use one of {get_args(Interpolation)}."),
             "fit": (self.fit in ("crop", "squash"), "Use 'crop' or 'squash'."),
+            "tensors": (self.tensors in get_args(Tensors), "Use 'unit' or 'standardised'."),
+            "shown": (
+                len(self.shown) == 3 and (self.channels < 3 or all(k in range(self.channels) for k in self.shown)),
+                f"Give three channels, each from 0 to {self.channels - 1}.",
+            ),
         }
         for name, (fine, fix) in rules.items():
             if not fine:
@@ -87,6 +102,15 @@ class Preprocess:
     def shape(self) -> tuple[int, int]:
         """Height and width of what the model gets."""
         return self.size if isinstance(self.size, tuple) else (self.size, self.size)
+
+    @property
+    def channels(self) -> int:
+        """How many channels the model's images have."""
+        return len(self.mean)
+
+    def probe(self) -> Tensor:
+        """Return two images of noise of the shape that the model gets, ``(2, channels, height, width)``."""
+        return torch.randn(2, self.channels, *self.shape, generator=torch.Generator().manual_seed(0))
 
     @property
     def side(self) -> int:
@@ -100,12 +124,14 @@ class Preprocess:
 
         A new field with a default then changes no key. A default must never change: old caches would count as new.
         """
-        changed = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default)
+        values = ((f, getattr(self, f.name)) for f in fields(self) if f.compare)
+        changed = (f"{f.name}={value!r}" for f, value in values if value != f.default)
         return f"Preprocess({', '.join(changed)})"
 
     def record(self) -> dict[str, Any]:
         """Return it as plain values, for files."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @staticmethod
     def of_record(record: Any) -> Preprocess:
@@ -150,217 +176,87 @@ class Preprocess:
         return image.crop((left, top, left + self.shape[1], top + self.shape[0]))
 
     def tensor(self, canvas: Image.Image) -> Tensor:
-        """Return a canvas as a standardised ``(3, height, width)`` tensor."""
-        pixels = torch.from_numpy(np.array(canvas.convert("RGB"))).permute(2, 0, 1).float().div(255)
-        return (pixels - torch.tensor(self.mean)[:, None, None]) / torch.tensor(self.std)[:, None, None]
+        """Return a canvas as a standardised ``(channels, height, width)`` tensor."""
+        if self.channels not in (1, 3):
+            raise SettingError(
+                f"the model takes images of {self.channels} channels, and a picture shows three.",
+                "Pass the images themselves: arrays (height, width, channels) or tensors.",
+            )
+        pixels = np.atleast_3d(np.array(canvas.convert("L" if self.channels == 1 else "RGB")))
+        return self._standardised(torch.from_numpy(pixels).permute(2, 0, 1).float().div(255))
 
     def picture(self, tensor: Tensor) -> Image.Image:
-        """Undo `tensor`, to draw an image that came already preprocessed."""
-        pixels = tensor.cpu().float() * torch.tensor(self.std)[:, None, None] + torch.tensor(self.mean)[:, None, None]
+        """Undo `tensor`, to draw an image that came already preprocessed; RGB, grey or the channels to show."""
+        pixels = tensor.cpu().float() * column(self.std) + column(self.mean)
+        pixels = pixels[list(self.shown) if self.channels >= 3 else [0, 0, 0]]
         array = pixels.clamp(0, 1).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
         return Image.fromarray(array)
 
+    def read(self, source: ImageLike) -> Image.Image | NDArray[np.uint8]:
+        """Return an image as an RGB picture, or as an array ``(height, width, channels)`` where that is not enough."""
+        return read_image(source) if self.channels in (1, 3) else read_bands(source, self.channels)
+
     def __call__(self, source: ImageLike) -> tuple[Tensor, Image.Image]:
-        """Return the model's input ``(3, height, width)`` and the picture of it."""
-        source = image_of(source)
-        if isinstance(source, Tensor) and source.dtype != torch.uint8:
-            if source.ndim != 3 or source.shape[0] != 3 or not source.is_floating_point() or 0 in source.shape:
-                raise ShapeError(
-                    f"an image tensor has shape {tuple(source.shape)} and type {source.dtype}.",
-                    "Pass (3, height, width) floats, standardised; or an image, and it is done for you.",
+        """Return the model's input ``(channels, height, width)`` and the picture of it."""
+        if is_prepared(source):
+            values = self._values(image_of(source))
+            return values, self.picture(values)
+        return self._prepared(self.read(source))
+
+    def _prepared(self, image: Image.Image | NDArray[np.uint8]) -> tuple[Tensor, Image.Image]:
+        if isinstance(image, Image.Image):
+            canvas = self.canvas(image)
+            return self.tensor(canvas), canvas if self.channels == 3 else canvas.convert("L").convert("RGB")
+        bands = [np.asarray(self.canvas(Image.fromarray(band))) for band in np.moveaxis(image, 2, 0)]
+        values = self._standardised(torch.from_numpy(np.stack(bands)).float().div(255))
+        return values, self.picture(values)
+
+    def _standardised(self, pixels: Tensor) -> Tensor:
+        """Return pixels of 0 to 1, ``(channels, height, width)``, as the model wants them."""
+        return (pixels - column(self.mean)) / column(self.std)
+
+    def _values(self, tensor: Tensor) -> Tensor:
+        """Return what the model gets of a float tensor; an error says what to say where that is not sure."""
+        floats = tensor.is_floating_point()
+        if tensor.ndim != 3 or tensor.shape[0] != self.channels or not floats or 0 in tensor.shape:
+            raise ShapeError(
+                f"an image tensor has shape {tuple(tensor.shape)} and type {tensor.dtype}.",
+                f"Pass ({self.channels}, height, width) floats, standardised; or an image, and it is done for you.",
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise ImageError("an image tensor holds NaN or infinite values.", "Check how it was standardised.")
+        low, high = float(tensor.min()), float(tensor.max())
+        lightest = max((1 - m) / s for m, s in zip(self.mean, self.std, strict=True))
+        if self.tensors != "standardised" and low >= 0 and max(1, lightest) * BEYOND < high <= 255:
+            raise ImageError(
+                f"an image tensor holds values from {low:g} to {high:g}: pixels of 0 to 255, not standardised.",
+                "Pass it as uint8 (image.to(torch.uint8)), and it is resized and standardised for you.",
+            )
+        inside = low >= 0 and high <= 1
+        if self.tensors == "unit":
+            if not inside:
+                raise ImageError(
+                    f'an image tensor holds values from {low:g} to {high:g}, and tensors is "unit".',
+                    'Pass pixels of 0 to 1, or say tensors="standardised".',
                 )
-            if not bool(torch.isfinite(source).all()):
-                raise ImageError("an image tensor holds NaN or infinite values.", "Check how it was standardised.")
-            return source.float(), self.picture(source)
-        return self._prepared(read_image(source))
-
-    def _prepared(self, image: Image.Image) -> tuple[Tensor, Image.Image]:
-        canvas = self.canvas(image)
-        return self.tensor(canvas), canvas
-
-
-@dataclass(frozen=True)
-class CustomPreprocess(Preprocess):
-    """Whatever a function makes of an image; made by `CustomPreprocess.of`.
-
-    The model gets exactly what the function returns. Its size, mean and std, and which part of an image it shows, are
-    found out by trying it on images of known pixels.
-    """
-
-    function: Callable[[Image.Image], Tensor] = field(kw_only=True, compare=False)
-    label: str = field(default="a function", kw_only=True)  #: how records and messages name it
-
-    @classmethod
-    def of(cls, function: Callable[[Image.Image], Any], label: str | None = None) -> CustomPreprocess:
-        """Return the preprocessing of a function from a PIL image to a tensor ``(3, height, width)``, after trying it.
-
-        It must give one size for all images, the same for the same image, and standardise with a fixed mean and std.
-        """
-        label = label or str(getattr(function, "__qualname__", type(function).__name__))
-        run = _Run(function, label)
-        noise = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
-        _check_repeats(function, run, Image.fromarray(noise), label)
-        first, other = run(Image.fromarray(noise)), run(Image.fromarray(noise[:, :200]))
-        if first.shape != other.shape:
-            raise SettingError(
-                f"{label} makes {tuple(first.shape)} of one image and {tuple(other.shape)} of another.",
-                "Let it resize and crop to one size.",
+            return self._standardised(tensor.cpu().float())
+        identity = not any(self.mean) and set(self.std) == {1.0}
+        if self.tensors == "unknown" and inside and not identity:
+            raise ImageError(
+                f"an image tensor holds values from {low:g} to {high:g}: it may be pixels (as of ToTensor) that are "
+                "still to be standardised, or standardised already.",
+                'Say which to Explainer: tensors="unit" or tensors="standardised"; or pass the images themselves.',
             )
-        dark, light = (run(Image.new("RGB", (320, 240), (v, v, v))).flatten(1) for v in (0, 255))
-        middle = dark.shape[1] // 2
-        low, span = dark[:, middle], light[:, middle] - dark[:, middle]
-        flat = all(float((x - x[:, middle : middle + 1]).abs().median()) < 1e-3 for x in (dark, light))
-        if not flat or not bool((span > 1e-6).all()):
-            raise SettingError(
-                f"{label} does not standardise with a fixed mean and std.",
-                "Standardise per image inside the model, and let the transform only resize, crop and scale.",
-            )
-        std = 1 / span
-        mean = -low * std
-        triple = [tuple(round(float(v), 6) for v in values) for values in (mean, std)]
-        size = int(first.shape[1]), int(first.shape[2])
-        return cls(size, None, *triple, function=run, label=label)  # type: ignore[arg-type]
-
-    def key(self) -> str:
-        """Return what caches are kept under: what the function makes of a few images."""
-        import hashlib
-
-        made = hashlib.blake2b(digest_size=12)
-        for seed, (high, wide) in enumerate([(240, 320), (500, 333), (64, 64)]):
-            noise = np.random.default_rng(seed).integers(0, 256, (high, wide, 3), np.uint8)
-            made.update(self.function(Image.fromarray(noise)).numpy().tobytes())
-        return f"CustomPreprocess({made.hexdigest()})"
-
-    def record(self) -> dict[str, Any]:
-        """Return it as plain values, for files; the function is only named."""
-        return {**self.declared().record(), "function": self.label, "key": self.key()}
-
-    def declared(self) -> Preprocess:
-        """Return what is known of it without the function: it takes pictures that the function has prepared."""
-        return Preprocess(self.size, None, self.mean, self.std)
-
-    @cached_property
-    def _boxes(self) -> dict[tuple[int, int], Box]:
-        return {}
-
-    def box(self, size: tuple[int, int]) -> Box:
-        """Return which part of an image of ``(width, height)`` the model sees; found by trying it on two ramps."""
-        if size not in self._boxes:
-            across = self._edges(_ramp(size[0], size[1]), size[0], axis=1)
-            down = self._edges(_ramp(size[1], size[0]).T, size[1], axis=0)
-            self._boxes[size] = (across[0], down[0], across[1], down[1])
-        return self._boxes[size]
-
-    def _edges(self, ramp: NDArray[np.uint8], length: int, axis: int) -> tuple[float, float]:
-        """Return where what the model sees begins and ends along one axis, in pixels of the image."""
-        out = self.function(Image.fromarray(np.ascontiguousarray(ramp)).convert("RGB"))
-        value = (out * torch.tensor(self.std)[:, None, None] + torch.tensor(self.mean)[:, None, None]).mean(0).numpy()
-        line = np.median(value, axis=1 - axis).astype(float)
-        rough = float(np.abs(value - np.expand_dims(line, 1 - axis)).mean())
-        inside = (line > 0.02) & (line < 0.98)  # what is padded, or at the rim, says nothing
-        places = np.arange(len(line)) + 0.5
-        if inside.sum() >= 2:
-            slope, start = np.polyfit(places[inside], line[inside] * length, 1)
-            wrong = float(np.abs(np.polyval((slope, start), places[inside]) - line[inside] * length).max()) / length
-            if rough < 0.1 and slope > 0 and wrong < 0.1:
-                return float(start), float(start + slope * len(line))
-        raise SettingError(
-            f"{self.label} does more than resize and crop, so where its pixels come from is unknown.",
-            "Leave out what turns, mirrors or warps the image.",
-        )
-
-    def geometry(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
-        """Return how an image of ``(width, height)`` is resized and where it is cropped: width, height, left, top."""
-        left, top, right, bottom = self.box(size)
-        across, down = self.shape[1] / (right - left), self.shape[0] / (bottom - top)
-        return round(size[0] * across), round(size[1] * down), round(left * across), round(top * down)
-
-    def canvas(self, image: Image.Image) -> Image.Image:
-        """Return the part of the image the model sees, of size `shape`: the grid lies on this."""
-        return self.picture(self.function(image))
-
-    def _prepared(self, image: Image.Image) -> tuple[Tensor, Image.Image]:
-        made = self.function(image)
-        return made, self.picture(made)
+        return tensor.float()
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A user's function, its result checked."""
-
-    function: Callable[[Image.Image], Any]
-    label: str
-
-    def __call__(self, image: Image.Image) -> Tensor:
-        try:
-            made = self.function(image)
-        except Exception as error:  # it is anybody's code
-            raise SettingError(
-                f"{self.label} fails on an image ({type(error).__name__}: {error}).",
-                "Pass a function from a PIL image to a tensor (3, height, width).",
-            ) from error
-        if isinstance(made, np.ndarray):
-            made = torch.from_numpy(made)
-        if isinstance(made, Tensor) and made.ndim == 4 and len(made) == 1:
-            made = made[0]
-        if not isinstance(made, Tensor) or made.ndim != 3 or made.shape[0] != 3 or not made.is_floating_point():
-            got = f"{tuple(made.shape)} {made.dtype}" if isinstance(made, Tensor) else f"a {type(made).__name__}"
-            raise SettingError(
-                f"{self.label} returns {got}.",
-                "Let it end with v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std).",
-            )
-        return made.detach().as_subclass(Tensor).cpu().float()
+def column(values: tuple[float, ...]) -> Tensor:
+    """Return one value per channel as ``(channels, 1, 1)``."""
+    return torch.tensor(values)[:, None, None]
 
 
-def _check_repeats(function: Any, run: _Run, image: Image.Image, label: str) -> None:
-    """Raise an error if a function is random: by what it is composed of, or by what it makes of one image."""
-    steps = list(_steps(function))
-    random = [step for step in steps if _is_random(step)]
-    if not random:
-        first = run(image)
-        if all(torch.equal(first, run(image)) for _ in range(TRIES)):
-            return
-        # Transforms of torchvision that draw something have one of these; plain ones of v2 inherit the second.
-        random = [step for step in steps if hasattr(step, "get_params") or "make_params" in vars(type(step))]
-    names = list(dict.fromkeys(type(step).__name__ for step in random))
-    inside = [name for name in names if name != label]
-    raise SettingError(
-        f"{' and '.join(inside)} in {label} gives another result each time."
-        if inside
-        else f"{label} gives another result each time.",
-        f"Pass the transform of test images, without {' and '.join(inside) or 'randomness'}.",
-    )
-
-
-def _steps(function: Any) -> Iterator[Any]:
-    """Yield a transform and everything it is composed of."""
-    if isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__self__", function)  # a method of a transform
-    yield function
-    inside = getattr(function, "transforms", None)  # of Compose, RandomApply and their like
-    parts = list(inside) if isinstance(inside, Iterable) else []
-    for part in [*parts, *(function.children() if isinstance(function, nn.Module) else ())]:
-        yield from _steps(part)
-
-
-def _is_random(step: Any) -> bool:
-    """Tell whether a step of a transform draws anything, as far as its name and its probability say."""
-    if isinstance(step, nn.Dropout) and not step.training:
-        return False
-    chance = getattr(step, "p", None)
-    if chance is not None and _is_number(chance):
-        return bool(0 < chance < 1)
-    return type(step).__name__.startswith(("Random", "RandAugment"))
-
-
-def _ramp(length: int, rows: int) -> NDArray[np.uint8]:
-    """Return an image whose brightness tells how far along its columns are."""
-    values = np.round((np.arange(length) + 0.5) / length * 255).astype(np.uint8)
-    return np.repeat(values[None], rows, 0)
-
-
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 

@@ -20,8 +20,8 @@ from partswap.errors import DataError, ImageError
 from partswap.images import read_image
 from partswap.sides import merge_sides as merge
 
-#: Files that count as images, by suffix.
-IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+#: Files that can be transparent, by suffix.
+TRANSPARENT = (".avif", ".gif", ".png", ".tga", ".tif", ".tiff", ".webp")
 
 Keypoint = tuple[str, float, float]
 #: x, y, width and height.
@@ -173,7 +173,9 @@ class FileDataset(Dataset):
                 raise DataError(f"the image {item.path} is missing.", "Restore it, or pass skip_bad=True.") from error
             facts.append((item.name, item.label, stat.st_size, stat.st_mtime_ns))
         # Pixels that are read another way are other pixels.
-        return digest(type(self).__name__, self.split, facts, *(["upright"] if self.upright else []))
+        read = ["upright"] if self.upright else []
+        read += ["on white"] if any(item.name.lower().endswith(TRANSPARENT) for item in self.items) else []
+        return digest(type(self).__name__, self.split, facts, *read)
 
     def _keypoints(self, item: Item, size: tuple[int, int]) -> dict[str, list[tuple[float, float]]] | None:
         if item.keypoints is None:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.errors import CutError, MissingDependencyError, PartswapError
-from partswap.preprocess import CustomPreprocess, Preprocess
+from partswap.preprocess import Preprocess
+from partswap.transforms import CustomPreprocess
 
 
 class HuggingFaceClassifier(nn.Module):

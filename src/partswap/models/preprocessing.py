@@ -10,7 +10,8 @@ from torch import nn
 
 from partswap.errors import SettingError
 from partswap.models.huggingface import HuggingFaceClassifier, is_processor, preprocess_of_processor
-from partswap.preprocess import CustomPreprocess, Preprocess
+from partswap.preprocess import Preprocess
+from partswap.transforms import CustomPreprocess
 
 
 def preprocess_for(model: nn.Module) -> Preprocess:

@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import track
 
 from partswap.data.base import DATASETS, Dataset, Sample, check_split, open_dataset
-from partswap.data.files import IMAGE_SUFFIXES, Box, FileDataset, Item, Keypoint, is_inside, mask_of
+from partswap.data.files import Box, FileDataset, Item, Keypoint, is_inside, mask_of
 from partswap.errors import DataError, ImageError
-from partswap.images import read_image
+from partswap.images import image_suffixes, read_image
 from partswap.progress import bars, step
 
 
@@ -274,7 +274,7 @@ def _check_unlisted(opened: list[FileDataset], report: Report) -> None:
             report._add("missing file", folder, "there is no such folder")
             continue
         for path in sorted(folder.rglob("*")):
-            if path.suffix.lower() not in IMAGE_SUFFIXES or path.name.startswith("."):
+            if path.suffix.lower() not in image_suffixes() or path.name.startswith("."):
                 continue
             if path.relative_to(base).as_posix() not in listed:
                 report.notes.append(Problem("file in no list", str(path), "is never read", harmless=True))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from partswap.data.attribute_table import read_attributes
 from partswap.data.base import DATASETS, Attributes
-from partswap.data.files import IMAGE_SUFFIXES, FileDataset, Item, Listing, class_title
+from partswap.data.files import FileDataset, Item, Listing, class_title
 from partswap.data.text import Faults
 from partswap.errors import DataError, SettingError
+from partswap.images import image_suffixes
 
 #: Subfolders that are splits rather than classes.
 SPLIT_FOLDERS = ("train", "val", "test")
@@ -120,5 +121,5 @@ def _split_folders(root: Path) -> list[Path]:
 def _images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in image_suffixes() and path.is_file())
     return sorted(p for p in files if not any(part.startswith(".") for part in p.relative_to(folder).parts))
