@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from partswap.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.data.on_grid import CellFacts
 from partswap.grid import GridShape
 from partswap.metrics import Evidence
-from partswap.showcase import clarity, clearest_first
+from partswap.showcase import clarity, clearest_first, turns_into, weaknesses
 
 GRID = GridShape(2, 2)
 HEAD, TAIL, NOTHING = frozenset({"head"}), frozenset({"tail"}), frozenset[str]()
@@ -58,3 +59,29 @@ def test_the_clear_one_comes_first(worse: Counterfactual) -> None:
 def test_without_annotations_order_is_kept_between_equals() -> None:
     assert clearest_first([CLEAR, CLEAR]) == [0, 1]
     assert clearest_first([explanation((0, 0), holds=False), CLEAR]) == [1, 0]
+
+
+MANY = replace(CLEAR, edits=CLEAR.edits * 5, trace=tuple(Step(p, 1) for p in (0.2, 0.4, 0.6, 0.8, 0.9)))
+
+
+@pytest.mark.parametrize(
+    ("weak", "reason"),
+    [
+        (MANY, "5 swaps are many"),
+        (explanation((0, 2)), "Swap 1 has background"),
+        (explanation((0, 3), (2, 0), probabilities=(0.5, 0.7)), "2 of 2 swaps have background"),
+        (explanation((0, 0), probabilities=(0.41,)), "close call: .* ends at 41 %"),
+        (replace(explanation((0, 0), probabilities=(0.09,)), flipped=False), "do not reach .* at 9 %"),
+    ],
+    ids=["many edits", "background", "background twice", "low probability", "not reached"],
+)
+def test_a_weak_explanation_says_why(weak: Counterfactual, reason: str) -> None:
+    assert len(weaknesses(weak, EVIDENCE)) == 1
+    assert re.search(reason, weaknesses(weak, EVIDENCE)[0])
+    assert weaknesses(CLEAR, EVIDENCE) == []
+
+
+def test_a_class_turns_into_another_only_if_that_is_likely_in_the_end() -> None:
+    assert turns_into(CLEAR)
+    assert not turns_into(explanation((0, 0), probabilities=(0.09,)))
+    assert not turns_into(replace(CLEAR, flipped=False))

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from partswap.counterfactual import Counterfactual
+from partswap.counterfactual import Counterfactual, percent
 from partswap.metrics import Evidence
 
 #: An explanation with more edits takes effort to read.
 FEW_EDITS = 4
+#: How many criteria `clarity` counts.
+CRITERIA = 6
 #: The target's probability after the last edit at which the outcome is plain.
 PLAIN_OUTCOME = 0.6
+#: Below it the target comes first, if at all, only because the other classes share the rest.
+LIKELY = 0.5
 #: What a page with examples tells its readers.
 RULE = (
     f"Chosen to be easy to read: at most {FEW_EDITS} swaps, each a part for the same part, no background, the flip "
@@ -68,3 +72,28 @@ def clearest_first(
     facts = [None] * len(explanations) if evidence is None else evidence
     ranks = [clarity(cf, facts[index]) for index, cf in enumerate(explanations)]
     return sorted(range(len(ranks)), key=lambda index: ranks[index], reverse=True)
+
+
+def turns_into(cf: Counterfactual) -> bool:
+    """Tell whether the edits turn the query's class into the target: it is said in the end, and likely."""
+    return cf.flipped and cf.probability >= LIKELY
+
+
+def weaknesses(cf: Counterfactual, evidence: Evidence | None = None) -> list[str]:
+    """Return what makes an explanation a weak one, a sentence each; none is a good sign, not a proof.
+
+    Parameters as in `clarity`: background is seen only where the data set is annotated.
+    """
+    sentences, end = [], percent(cf.probability)
+    if not cf.flipped:
+        sentences.append(f"The swaps do not reach the other class: its probability ends at {end}.")
+    elif cf.probability < LIKELY:
+        sentences.append(f"A close call: the other class ends at {end} and is only just the first guess.")
+    if len(cf) > FEW_EDITS:
+        sentences.append(f"{len(cf)} swaps are many: no few regions decide between the two classes here.")
+    sides = [swap.object for swap in evidence.swaps(cf)] if evidence is not None else []
+    numbers = [number for number, on_object in enumerate(sides, 1) if on_object is not None and not all(on_object)]
+    if numbers:
+        which = f"Swap {numbers[0]} has" if len(numbers) == 1 else f"{len(numbers)} of {len(cf)} swaps have"
+        sentences.append(f"{which} background in place of a part: the model may look at the surroundings.")
+    return sentences

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
+from partswap.apps.explorer.examples import Example
 from partswap.apps.explorer.server import Site, make_app
 from partswap.runs.config import RunConfig
 from partswap.runs.workbench import Workbench, open_workbench
@@ -34,11 +35,21 @@ def bench(config: RunConfig) -> Workbench:
     return made
 
 
+@pytest.fixture(scope="session")
+def examples(bench: Workbench, config: RunConfig) -> list[Example]:
+    """The examples of the first page: chosen once, they are the same in every test."""
+    site = Site(bench, config)
+    chosen = site.room.examples
+    site.close()
+    return chosen
+
+
 @pytest.fixture
-def site(bench: Workbench, config: RunConfig) -> Iterator[Site]:
-    made = Site(bench, config)
-    yield made
-    made.close()
+def site(bench: Workbench, config: RunConfig, examples: list[Example]) -> Iterator[Site]:
+    site = Site(bench, config)
+    site.room.examples = examples
+    yield site
+    site.close()
 
 
 @pytest.fixture

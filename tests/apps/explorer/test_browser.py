@@ -60,6 +60,12 @@ def press(page: Page, where: str) -> None:
     place.tap() if page.context.touch else place.click()
 
 
+def unfold(page: Page) -> None:
+    """Show the sliders that are folded."""
+    if page.locator("#more").get_attribute("open") is None:
+        press(page, "#more summary")
+
+
 def slide(page: Page, name: str, value: str) -> None:
     """Move a slider as a hand does: the value, then the event."""
     before = page.evaluate("document.querySelector('.verdict')")
@@ -86,6 +92,12 @@ def probability(page: Page) -> float:
     return float(page.locator("#probability").get_attribute("data-value"))
 
 
+def result_text(page: Page) -> str:
+    """Return what the page says once the pixel check is there, too."""
+    expect(page.locator("#pasted figcaption")).to_be_visible()
+    return page.locator("#result").inner_text()
+
+
 def findings(page: Page) -> list[str]:
     found = Axe().run(page).response["violations"]
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
@@ -107,19 +119,20 @@ def test_slide_share_and_reload(page, site, base):
     assert probability(page) == pytest.approx(cf.probability)
     assert page.locator("#query .mark").count() == len(cf)
     # The address is the whole state: opened again, and by someone else, it is the same view.
-    shown = page.locator("#result").inner_text()
+    text = result_text(page)
     page.reload()
-    assert page.locator("#result").inner_text() == shown
+    assert result_text(page) == text
     assert page.locator("#s-lam").input_value() == "1.5"
     press(page, "#share")
     expect(page.locator("#notice")).to_contain_text("Link copied")
     other = page.context.new_page()
     other.goto(page.evaluate("navigator.clipboard.readText()"))
-    assert other.locator("#result").inner_text() == shown
+    assert result_text(other) == text
     other.close()
 
 
 def test_the_explorer_is_told_which_slider_the_hand_is_on(page):
+    unfold(page)
     with page.expect_response(re.compile(r"/hint\?.*slider=lam$")) as told:
         page.focus("#s-lam")  # by keyboard, or touched; a mouse need not even press
     assert told.value.status == 204
@@ -148,13 +161,14 @@ def test_only_the_latest_position_is_shown(page, site):
 
 def test_point_click_and_undo(page, site):
     cell = "#query .cell[data-cell='24']"
-    if page.context.touch:
-        page.locator(cell).tap()
-    else:
-        page.locator(cell).hover()
+    expect(page.locator("#cell")).to_be_hidden()  # no empty box
+    press(page, cell)
     expect(page.locator("#cell .choice").first).to_be_visible()
     assert page.locator("#cell .choice").count() >= 7
     assert findings(page) == []
+    press(page, "[data-close]")
+    expect(page.locator("#cell")).to_be_hidden()
+    press(page, cell)
     press(page, "#cell .choice")
     expect(page.locator(".mode")).to_contain_text("Your own swaps")
     view = view_of(page)
@@ -200,11 +214,13 @@ def test_drop_an_image(page, site):
     page.set_input_files("#file", {"name": "bird.png", "mimeType": "image/png", "buffer": out.getvalue()})
     page.wait_for_url(re.compile("u=[0-9a-f]{24}"))
     expect(page.locator("h1")).to_be_visible()
-    assert page.evaluate("document.querySelector('.current img').naturalWidth > 0")
+    expect(page.locator("#query image")).to_have_attribute("href", re.compile("[0-9a-f]{24}.jpg$"))
     press(page, "#choose")
     page.expected = ("refused",)
     page.set_input_files("#file", {"name": "bird.png", "mimeType": "image/png", "buffer": b"not an image"})
-    expect(page.locator("#notice")).to_contain_text("cannot be read as an image")
+    expect(page.locator("dialog #refused")).to_contain_text("cannot be read as an image")
+    expect(page.locator("dialog #refused")).to_be_visible()
+    assert findings(page) == []
 
 
 def test_an_image_is_dropped_onto_the_page(page):
@@ -248,20 +264,107 @@ def test_methods_side_by_side(page):
     press(page, "text=Methods side by side")
     expect(page.locator(".methods article").first).to_be_visible()
     assert "compare=1" in page.url
+    expect(page.locator("#compare-title")).to_be_in_viewport()
     assert findings(page) == []
     assert fits(page)
 
 
 def test_the_keyboard_alone_is_enough(page):
+    unfold(page)
     page.locator("#s-beam").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_url(re.compile("beam=7"))
     page.locator("#query .cell").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#cell")).to_contain_text("Row 2, column 2")
+    expect(page.get_by_role("button", name=re.compile("^Row 2, column 2"))).to_be_focused()
     page.keyboard.press("Enter")
+    expect(page.locator("#cell")).to_contain_text("Row 2, column 2")
     expect(page.locator("#cell .choice").first).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".mode")).to_contain_text("Your own swaps")
     expect(page.locator("#s-beam")).to_be_disabled()
+
+
+def test_arrow_keys_stay_in_the_row(page):
+    cells = page.locator("#query .cell")
+    cells.nth(6).focus()  # the last of the first row
+    page.keyboard.press("ArrowRight")
+    expect(cells.nth(6)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(cells.nth(13)).to_be_focused()
+    for _ in range(9):
+        page.keyboard.press("ArrowLeft")
+    expect(cells.nth(7)).to_be_focused()
+
+
+def test_a_cell_says_its_swap_and_the_verdict_is_announced(page, site):
+    cf = site.room.solve(site.room.settled(View()))
+    name, example = cf.grid.place(cf.edits[0].query_cell).capitalize(), cf.edits[0].distractor_image + 1
+    cell = page.locator(f"#query .cell[data-cell='{cf.edits[0].query_cell}']")
+    expect(cell).to_have_accessible_name(re.compile(rf"^{name}: swap 1, for example {example} of .*, row \d"))
+    announcer = page.locator("#announcer")
+    assert announcer.get_attribute("role") == "status"
+    slide(page, "edits", "1")
+    expect(announcer).to_contain_text(" ".join(page.locator("h1").inner_text().split()))
+    # Nothing else speaks at the same time.
+    assert page.locator("output, #result [aria-live], #gallery[aria-live]").count() == 0
+    for label in page.locator(".slider").all():
+        assert label.locator("input").get_attribute("aria-valuetext")
+        assert label.locator(".value").get_attribute("aria-hidden") == "true"
+
+
+def test_before_and_after(page):
+    picture = page.locator("#query image")
+    before = picture.get_attribute("href")
+    expect(page.locator("#pasted img")).to_be_visible()
+    press(page, "[data-after='1']")
+    expect(picture).to_have_attribute("href", re.compile("^/composite.png"))
+    expect(page.get_by_role("button", name="After")).to_have_attribute("aria-pressed", "true")
+    slide(page, "edits", "1")  # it stays what it is while sliders move
+    expect(picture).to_have_attribute("href", re.compile("^/composite.png.*edits=1"))
+    press(page, "[data-after='0']")
+    expect(picture).to_have_attribute("href", before)
+
+
+SIZES = [(320, 640), (390, 780), (768, 1024), (844, 390), (1024, 768), (1440, 900), (1920, 1080)]
+
+
+@pytest.mark.parametrize("page_path", ["", "?n=2&m=scout"], ids=["clear", "hard"])
+def test_swaps_and_composite_stand_beside_the_image_or_right_under_it(browser, base, page_path):
+    page = browser.new_page()
+    page.goto(f"{base}/{page_path}")
+    expect(page.locator("#pasted img")).to_be_visible()
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert fits(page), width
+        query, swaps, pasted, controls = (
+            page.locator(where).first.bounding_box() for where in ("#query", ".swaps", "#pasted", "#controls")
+        )
+        if width < 640:
+            assert swaps["y"] > query["y"] + query["height"]
+            assert swaps["y"] - (query["y"] + query["height"]) < 150
+            assert pasted["y"] < controls["y"]
+        else:
+            assert swaps["x"] >= query["x"] + query["width"]
+            assert swaps["y"] < query["y"] + query["height"] / 2
+            assert pasted["x"] >= query["x"] + query["width"]
+        narrow = page.locator(".swaps .after").evaluate_all("all => Math.min(...all.map(e => e.clientWidth))")
+        assert narrow >= 60, (width, narrow)
+    page.close()
+
+
+def test_a_long_list_of_swaps_is_folded(browser, base, site):
+    long = next(
+        one
+        for k in range(len(site.room.labels))
+        if len(site.room.solve(one := site.room.settled(View(image=k, method="goyal", lam=0.0, distractors=1)))) > 4
+    )
+    page = browser.new_page()
+    page.goto(f"{base}/?{long.query()}")
+    assert page.locator("ol.swaps li").count() == len(site.room.solve(long))
+    assert page.locator("ol.swaps li:visible").count() == 4
+    page.click("details.rest summary")
+    assert page.locator("ol.swaps li:visible").count() == len(site.room.solve(long))
+    page.close()

@@ -16,6 +16,19 @@ from partswap.apps.explorer.view import View
 from partswap.errors import ClassIndexError, ImageError, PartswapError
 from partswap.search.follow import follow
 from partswap.search.problem import Problem
+from partswap.showcase import CRITERIA, clarity
+
+
+def test_the_examples_are_a_clear_one_a_hard_one_and_a_mistake(site):
+    room = site.room
+    assert [example.title for example in room.examples] == ["A clear one", "A hard one", "The model is wrong"]
+    clear, hard, wrong = (example.view for example in room.examples)
+    assert room.first == clear.image
+    rank = [clarity(cf := room.checked(view), room.evidence(view, cf)) for view in (clear, hard)]
+    assert rank[0].criteria == CRITERIA  # the same part, no background, it holds in pixels, a plain outcome
+    assert rank[0] > rank[1]
+    assert not room.right[wrong.image]
+    assert wrong.target == room.labels[wrong.image]
 
 
 def pairs(cf):

@@ -10,7 +10,7 @@ import threading
 import pytest
 from PIL import Image
 
-from partswap import Counterfactual
+from partswap import Counterfactual, palette
 from partswap.apps.explorer.view import View
 from partswap.search import METHODS
 
@@ -139,12 +139,65 @@ def test_a_wish_that_cannot_be_met_is_explained(site, client):
 
 
 def test_the_pixel_check_is_what_the_explainer_says(site, client):
-    assert 'name="pixel"' in client.get("/").text
     view = site.room.settled(View(image=0))
     checked = site.room.explainer.pixel_check(site.room.pictured(view, site.room.solve(view)))
     text = client.get(f"/pixel?{view.query()}").text
-    assert ("it flips in pixels" in text) == checked.pixel.flipped
+    assert ("It holds in pixels" in text) == checked.pixel.flipped
     assert site.room.name(checked.pixel.predicted) in text
     shown = client.get(f"/composite.png?{view.query()}")
     assert shown.headers["content-type"] == "image/png"
     assert Image.open(io.BytesIO(shown.content)).tobytes() == checked.composite().tobytes()
+
+
+def test_a_weak_explanation_says_so_and_a_strong_one_does_not(site, client):
+    view = site.room.settled(View())
+    assert 'class="weak"' not in client.get(f"/?{view.query()}").text
+    unreached = next(
+        candidate
+        for k in range(len(site.room.labels))
+        if not site.room.solve(candidate := site.room.settled(View(image=k, method="goyal", edits=1))).flipped
+    )
+    text = client.get(f"/?{unreached.query()}").text
+    assert "A weak explanation." in text
+    assert "do not reach" in text
+    assert not re.search(r"turns? <em>", text)
+
+
+def test_a_flip_that_ends_low_does_not_turn_one_class_into_another(site, client):
+    low = next(
+        candidate
+        for k in range(len(site.room.labels))
+        if (cf := site.room.solve(candidate := site.room.settled(View(image=k)))).flipped and cf.probability < 0.5
+    )
+    text = client.get(f"/?{low.query()}").text
+    assert "A close call" in text
+    assert not re.search(r"turns? <em>", text)
+
+
+def test_a_mistake_is_headed_by_what_the_model_says_and_what_it_is(site, client):
+    wrong = int((~site.room.right).nonzero()[0][0])
+    view = site.room.settled(View(image=wrong))
+    names = site.room.name(int(site.room.said[wrong])), site.room.name(int(site.room.labels[wrong]))
+    assert f"it says <b>{names[0]}</b>, and this is <b>{names[1]}</b>" in client.get(f"/?{view.query()}").text
+    assert 'class="mistake"' not in client.get("/").text
+
+
+def test_words_are_those_of_a_first_reader(site, client):
+    text = client.get("/").text
+    view = site.room.settled(View())
+    assert "istractor" not in re.sub(r'name="[^"]*"', "", text)
+    assert f"Examples of {site.room.name(view.target)}" in text
+    folded = text[text.index('<details id="more"') : text.index("</details>", text.index('<details id="more"'))]
+    assert [name for name in ("lam", "tau", "beam", "n", "edits") if f'name="{name}"' in folded] == [
+        "lam",
+        "tau",
+        "beam",
+    ]
+    assert "←" not in text
+
+
+def test_colours_are_those_of_every_surface(client):
+    text = client.get("/palette.css").text
+    assert all(f"--edit:{color}" in text for color in palette.EDITS)
+    assert f"--target:light-dark({palette.TARGET},{palette.TARGET_DARK})" in text
+    assert '<link rel="stylesheet" href="/palette.css">' in client.get("/").text

@@ -24,7 +24,6 @@ views = st.builds(
     beam=st.integers(1, 16),
     swaps=st.none() | st.lists(st.tuples(st.integers(0, 48), st.integers(0, 979)), max_size=5).map(tuple),
     compare=st.booleans(),
-    pixel=st.booleans(),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,13 +15,15 @@ from partswap.apps.explorer.room import Room
 from partswap.apps.explorer.view import MOST_BEAM, UNLIMITED, View
 from partswap.counterfactual import Counterfactual, Step, percent
 from partswap.grid import GridShape
+from partswap.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
 from partswap.search import METHODS
+from partswap.showcase import turns_into, weaknesses
 
 HERE = Path(__file__).parent
 #: Side of a picture in the coordinates of its drawing.
 SIDE = 448
-#: How many colours there are for numbered cells.
-COLOURS = 7
+#: Swaps that are seen at once; the others are folded.
+OPENED = 4
 #: How many distractors nothing was taken from are shown.
 REST = 20
 
@@ -73,35 +75,19 @@ class Box:
 def box_of(grid: GridShape, cell: int, number: int = 0) -> Box:
     """Return where a cell is drawn."""
     left, top, right, bottom = grid.box(cell, (SIDE, SIDE))
-    return Box(left, top, right - left, bottom - top, cell, number, (number - 1) % COLOURS if number else 0)
+    return Box(left, top, right - left, bottom - top, cell, number, (number - 1) % len(EDITS) if number else 0)
 
 
 def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str:
     """Return what a view shows: the verdict, the pictures, the swaps and the trace."""
-    grid, drawn = cf.grid, room.drawn(view)
+    grid, drawn, query = cf.grid, room.drawn(view), room.query(view)
     before = [cf.before, *cf.trace]
-    swaps = []
-    for number, (edit, step) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
-        image, row, col = grid.locate(edit.distractor_cell)
-        swaps.append(
-            {
-                "number": number,
-                "mine": box_of(grid, edit.query_cell, number),
-                "theirs": box_of(grid, edit.distractor_cell % grid.cells, number),
-                "key": str(drawn[image]),
-                "place": place(grid, edit.query_cell),
-                "from": f"row {row + 1}, column {col + 1}",
-                "before": before[number - 1].probability,
-                "after": step.probability,
-                "said": room.name(step.predicted),
-                "turned": step.predicted != before[number - 1].predicted,
-                "without": _without(view, number - 1) if view.swaps is not None else None,
-            }
-        )
+    swaps = _swaps(room, view, cf)
     used: dict[int, list[Box]] = {}
     for number, edit in enumerate(cf.edits, 1):
         used.setdefault(edit.distractor_image, []).append(box_of(grid, edit.distractor_cell % grid.cells, number))
-    last = before[-1]
+    by_cell = {swap["query"].cell: swap for swap in swaps}
+    cells = [(box_of(grid, cell), cell_label(grid, cell, by_cell.get(cell))) for cell in range(grid.cells)]
     taken = view.with_(swaps=tuple((e.query_cell, e.distractor_cell) for e in cf.edits))
     return page(
         "result",
@@ -110,16 +96,19 @@ def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str
         version=version,
         side=SIDE,
         own=view.swaps is not None,
-        said=room.name(cf.query_class),
+        first_guess=room.name(cf.query_class),
         target=room.name(cf.target),
-        now=room.name(last.predicted),
+        mistake=None if query.label in (None, cf.query_class) else room.name(query.label),
+        label=None if query.label is None else room.name(query.label),
+        now=room.name(before[-1].predicted),
+        turns=turns_into(cf),
+        weak=weaknesses(cf, room.evidence(view, cf)) if view.swaps is None else [],
         first=cf.before,
-        last=last,
+        last=before[-1],
         swaps=swaps,
-        cells=[box_of(grid, cell) for cell in range(grid.cells)],
-        grid=grid,
-        marked=[s["mine"] for s in swaps],
-        used=[(str(drawn[k]), boxes, room.data.image_name(drawn[k])) for k, boxes in used.items()],
+        opened=OPENED,
+        cells=cells,
+        used=[(str(drawn[k]), boxes) for k, boxes in used.items()],
         unused=[str(drawn[k]) for k in range(cf.distractors) if k not in used][:REST],
         trace=trace_of(before),
         gave_up=cf.source.get("gave_up"),
@@ -127,21 +116,54 @@ def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str
         take_over=taken.query(),
         undo=_without(view, len(view.swaps) - 1) if view.swaps else None,
         clear=view.with_(swaps=()).query(),
-        found=view.with_(swaps=None).query(),
-        query=view.query(),
-        titles=room.query(view).name,
+        back=view.with_(swaps=None).query(),
+        address=view.query(),
     )
+
+
+def _swaps(room: Room, view: View, cf: Counterfactual) -> list[dict[str, Any]]:
+    """Return what is shown of each swap."""
+    grid, drawn, swaps = cf.grid, room.drawn(view), []
+    steps = [cf.before, *cf.trace]
+    for number, edit in enumerate(cf.edits, 1):
+        before, after = steps[number - 1 : number + 1]
+        cell = edit.distractor_cell % grid.cells
+        swaps.append(
+            {
+                "number": number,
+                "query": box_of(grid, edit.query_cell, number),
+                "donor": box_of(grid, cell, number),
+                "key": str(drawn[edit.distractor_image]),
+                "place": grid.place(edit.query_cell),
+                "from": f"example {edit.distractor_image + 1} of {room.name(cf.target)}, {grid.place(cell)}",
+                "before": before.probability,
+                "after": after.probability,
+                "now": room.name(after.predicted) if after.predicted != before.predicted else None,
+                "reached": after.predicted == cf.target,
+                "without": _without(view, number - 1) if view.swaps is not None else None,
+            }
+        )
+    return swaps
+
+
+def cell_label(grid: GridShape, cell: int, swap: Mapping[str, Any] | None) -> str:
+    """Return the accessible name of a cell: where it is, and what it is swapped for."""
+    place = grid.place(cell)
+    label = place[0].upper() + place[1:]
+    return f"{label}: swap {swap['number']}, for {swap['from']}" if swap else label
+
+
+def palette_css() -> str:
+    """Return the colours that are the same on every surface, as a style sheet."""
+    pairs = {"target": (TARGET, TARGET_DARK), "missed": (MISSED, MISSED_DARK)}
+    variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in pairs.items())
+    edits = "".join(f".c{number}{{--edit:{color}}}" for number, color in enumerate(EDITS))
+    return f":root{{{variables}--edit-ink:{EDIT_INK}}}{edits}\n"
 
 
 def _without(view: View, number: int) -> str:
     assert view.swaps is not None
     return view.with_(swaps=(*view.swaps[:number], *view.swaps[number + 1 :])).query()
-
-
-def place(grid: GridShape, cell: int) -> str:
-    """Return where a cell is, as people count."""
-    row, col = grid.row_col(cell)
-    return f"row {row + 1}, column {col + 1}"
 
 
 def trace_of(steps: Sequence[Step]) -> dict[str, Any]:
@@ -171,6 +193,7 @@ def trace_of(steps: Sequence[Step]) -> dict[str, Any]:
 def cell_html(room: Room, view: View, found: Matches, version: str) -> str:
     """Return what is shown of one cell."""
     grid, drawn = room.explainer.cut.grid, room.drawn(view)
+    target = room.name(view.target or 0)
     made = tuple(swap for swap in view.swaps or () if swap[0] != found.cell)
 
     def shown(match: Match) -> dict[str, Any]:
@@ -182,7 +205,7 @@ def cell_html(room: Room, view: View, found: Matches, version: str) -> str:
             "flips": match.flips,
             "better": match.probability > found.before,
             "go": view.with_(swaps=(*made, (found.cell, match.cell))).query(),
-            "place": f"distractor {image + 1}, {place(grid, match.cell % grid.cells)}",
+            "place": f"example {image + 1} of {target}, {grid.place(match.cell % grid.cells)}",
         }
 
     return page(
@@ -191,11 +214,11 @@ def cell_html(room: Room, view: View, found: Matches, version: str) -> str:
         version=version,
         side=SIDE,
         box=box_of(grid, found.cell),
-        place=place(grid, found.cell),
+        place=grid.place(found.cell),
         before=found.before,
         alike=[shown(m) for m in found.alike],
         raising=[shown(m) for m in found.raising],
-        target=room.name(view.target or 0),
+        target=target,
         own=view.swaps is not None,
         auxiliary=room.explainer.auxiliary is not None,
     )
@@ -223,15 +246,18 @@ def compare_html(room: Room, view: View, found: Sequence[tuple[str, Counterfactu
 
 
 def sliders(room: Room, view: View) -> list[dict[str, Any]]:
-    """Return the sliders of a view; those its method has no use for are off."""
+    """Return the sliders of a view; those its method has no use for are off, those few people move are folded."""
     method = METHODS.get(view.method)()
     most = len(room.drawn(view))
-    one = method.distractors
-    known = [
-        ("lam", "Same part counts", "lam", 0, 2, 0.05, view.lam, "How much a swap must be like for like."),
+    examples = f"Examples of {room.name(view.target or 0)}"
+    edits = view.edits or UNLIMITED
+    rows: list[tuple[str, str, str, float, float, float, float, str]] = [
+        ("n", examples, "distractors", 1, most, 1, min(view.distractors, most), "Images that regions are taken from."),
+        ("edits", "Most swaps", "max_edits", 1, UNLIMITED, 1, edits, "Give up after so many."),
+        ("lam", "Like for like", "lam", 0, 2, 0.05, view.lam, "How much it counts that both show the same part."),
         (
             "tau",
-            "Strictness of likeness",
+            "Strictness",
             "tau",
             0,
             0.3,
@@ -239,24 +265,13 @@ def sliders(room: Room, view: View) -> list[dict[str, Any]]:
             view.tau or 0,
             "Lower is stricter; auto suits the data.",
         ),
-        (
-            "n",
-            "Distractors",
-            "distractors",
-            1,
-            most,
-            1,
-            min(view.distractors, most),
-            "How many images regions are taken from.",
-        ),
-        ("edits", "Most edits", "max_edits", 1, UNLIMITED, 1, view.edits or UNLIMITED, "Give up after so many."),
-        ("beam", "Beam", "beam", 1, MOST_BEAM, 1, view.beam, "How many sets of edits are followed at once."),
+        ("beam", "Sets at once", "beam", 1, MOST_BEAM, 1, view.beam, "How many sets of swaps are followed."),
     ]
     return [
         {
             "name": name, "title": title, "setting": setting, "least": least, "most": high, "step": step,
-            "value": f"{value:g}", "help": words,
-            "off": (one == 1 if name == "n" else not method.takes(setting)),
+            "value": f"{value:g}", "help": words, "folded": name in ("lam", "tau", "beam"),
+            "off": (method.distractors == 1 if name == "n" else not method.takes(setting)),
         }
-        for name, title, setting, least, high, step, value, words in known
+        for name, title, setting, least, high, step, value, words in rows
     ]  # fmt: skip

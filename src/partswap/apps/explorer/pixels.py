@@ -7,23 +7,18 @@ import io
 from partswap.apps.explorer.pages import page
 from partswap.apps.explorer.room import Room
 from partswap.apps.explorer.view import View
-from partswap.counterfactual import Counterfactual
 
 
 def pixel_html(room: Room, view: View) -> str:
     """Return what the network says of the composite, and where that is."""
-    cf = _checked(room, view)
+    cf = room.checked(view)
     assert cf.pixel is not None
-    named = {"said": room.name(cf.pixel.predicted), "target": room.name(cf.target)}
+    named = {"predicted": room.name(cf.pixel.predicted), "target": room.name(cf.target)}
     return page("pixel", check=cf.pixel, query=view.query(), **named)
 
 
 def composite_png(room: Room, view: View) -> bytes:
     """Return the query with the regions pasted in."""
     out = io.BytesIO()
-    _checked(room, view).composite().save(out, "PNG")
+    room.pictured(view, room.solve(view)).composite().save(out, "PNG")
     return out.getvalue()
-
-
-def _checked(room: Room, view: View) -> Counterfactual:
-    return room.explainer.pixel_check(room.pictured(view, room.solve(view)))

@@ -10,16 +10,18 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any, Generic, TypeVar
 
-import torch
 from PIL import Image
 
+from partswap.apps.explorer.examples import Example, candidate_images, choose_examples
 from partswap.apps.explorer.uploads import Uploads
 from partswap.apps.explorer.view import MOST_BEAM, MOST_DISTRACTORS, View
 from partswap.counterfactual import About, Counterfactual, Pictures
+from partswap.data.on_grid import CellFacts
 from partswap.data.pairs import draw_distractors
 from partswap.errors import ClassIndexError, ImageError, NoDistractorsError
 from partswap.features import Encoded
 from partswap.heads import RememberingEvaluator
+from partswap.metrics import Evidence
 from partswap.runs.config import RunConfig
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS, Method
@@ -30,8 +32,8 @@ from partswap.target import choose_target
 
 #: Problems, found counterfactuals, and images that were encoded here, that are kept.
 PROBLEMS, RESULTS, ENCODED = 4, 400, 24
-#: Probability of the second guess that makes a good first example: a few swaps, not one.
-DOUBT = 0.06
+#: What is known of an image without annotations.
+UNKNOWN = CellFacts(None, None, None)
 #: Memory of an evaluator; as in the library, so that results are the same.
 MEMORY_MB = 1024
 
@@ -103,15 +105,21 @@ class Room:
         return found
 
     @cached_property
+    def examples(self) -> list[Example]:
+        """What the first page offers; to choose them takes a few explanations."""
+
+        def explained(view: View) -> tuple[View, Counterfactual, Evidence | None]:
+            settled = self.settled(view)
+            cf = self.checked(settled)
+            return settled, cf, self.evidence(settled, cf)
+
+        candidates = candidate_images(self.features.logits, self.labels, self.donors_of)
+        return choose_examples(candidates, explained, self.bench.track)
+
+    @property
     def first(self) -> int:
-        """The image shown to those who did not choose one: right, and neither a toss-up nor beyond doubt."""
-        logits = self.features.logits.float().clone()
-        best = logits.softmax(1).topk(2, 1)
-        counts = {k: len(found) for k, found in self.donors_of.items()}
-        enough = min(MOST_DISTRACTORS // 2, max(counts.values(), default=0))
-        usable = torch.tensor([counts.get(int(k), 0) >= enough for k in best.indices[:, 1]])
-        far = (best.values[:, 1] - DOUBT).abs().masked_fill(~(torch.from_numpy(self.right) & usable), 2)
-        return int(far.argmin())
+        """The image shown to those who did not choose one."""
+        return next((example.view.image for example in self.examples if example.view.image is not None), 0)
 
     def name(self, index: int) -> str:
         """Return the name of a class as people read it."""
@@ -230,6 +238,18 @@ class Room:
         key = view.key, view.target, count, view.method, repr(method)
         return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
 
+    def checked(self, view: View) -> Counterfactual:
+        """Return the counterfactual of a view with its pixel check and its images."""
+        cf = self.pictured(view, self.solve(view))
+        return self.explainer.pixel_check(cf)
+
+    def evidence(self, view: View, cf: Counterfactual) -> Evidence:
+        """Return what the cells of an explanation's images hold; of images that no edit uses, and uploads, nothing."""
+        facts, used = self.bench.facts, {edit.distractor_image for edit in cf.edits}
+        query = UNKNOWN if view.image is None else facts[view.image]
+        donors = self.drawn(view)[: cf.distractors]
+        return Evidence(query, [facts[donor] if k in used else UNKNOWN for k, donor in enumerate(donors)])
+
     def nearby(self, view: View, slider: str = "") -> Iterator[View]:
         """Yield where the sliders may be moved next, far positions early: they cost most.
 
@@ -264,9 +284,12 @@ class Room:
         return self.uploads.open(key)
 
     def pictured(self, view: View, cf: Counterfactual) -> Counterfactual:
-        """Return a counterfactual with its images, for figures."""
-        sources = [self.image(view.key), *(self.image(str(k)) for k in self.drawn(view)[: cf.distractors])]
-        canvases = [self.explainer.preprocess.canvas(image) for image in sources]
+        """Return a counterfactual with its images; those that no edit uses are not read, and blank."""
+        used = {edit.distractor_image for edit in cf.edits}
+        donors = [str(k) if number in used else None for number, k in enumerate(self.drawn(view)[: cf.distractors])]
+        blank = Image.new("RGB", self.explainer.preprocess.shape[::-1])
+        sources = [blank if key is None else self.image(key) for key in (view.key, *donors)]
+        canvases = [image if image is blank else self.explainer.preprocess.canvas(image) for image in sources]
         return replace(cf, pictures=Pictures(canvases[0], canvases[1:], sources, self.explainer.preprocess))
 
 

@@ -93,6 +93,10 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
     async def whole(request: Request) -> Response:
         return HTMLResponse(await asked(request, lambda view: _page(site, view), "page"))
 
+    @app.get("/palette.css")
+    def palette() -> Response:
+        return Response(pages.palette_css(), media_type="text/css")
+
     @app.get("/view")
     async def part(request: Request) -> Response:
         def work(view: View) -> dict[str, Any]:
@@ -172,39 +176,42 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
 def _page(site: Site, view: View) -> str:
     room = site.room
     cf = room.solve(view)
-    said, label = cf.query_class, room.query(view).label
-    guesses = [
-        {
-            "name": room.name(k), "probability": p, "go": view.with_(target=k, swaps=None).query(),
-            "said": k == said, "chosen": k == view.target, "true": k == label,
-            "examples": [str(i) for i in room.donors_of.get(k, [])[:3]],
-        }
-        for k, p in room.guesses(view)
-    ]  # fmt: skip
-    chosen = {view.target, said}
-    others = [
-        (k, room.name(k), k == view.target)
-        for k in sorted(room.donors_of, key=room.name)
-        if k not in chosen or k == view.target
-    ]
+    target = view.target
+    others = [(k, room.name(k), k == target) for k in sorted(room.donors_of, key=room.name) if k != cf.query_class]
+    sliders = pages.sliders(room, view)
+    usual = view.with_(lam=View.lam, tau=View.tau, beam=View.beam)
     return pages.page(
         "page",
         view=view,
         version=site.version,
         result=pages.result_html(room, view, cf, site.version),
-        guesses=guesses,
+        examples=[(one.title, one.view.key, one.view.query(), one.view.key == view.key) for one in room.examples],
+        guesses=_guesses(room, view, cf.query_class),
         others=others,
-        sliders=pages.sliders(room, view),
+        target=room.name(target or 0),
+        sliders=[slider for slider in sliders if not slider["folded"]],
+        folded=[slider for slider in sliders if slider["folded"]],
+        unfolded=usual != view,
         methods=[(name, METHODS.get(name).title) for name in method_names()],
-        name=room.query(view).name,
-        label=None if label is None else room.name(label),
         classes=[(k, room.name(k)) for k in sorted(set(room.labels.tolist()), key=room.name)],
         about=_about(room),
         notes=room.explainer.notes,
-        hidden={"i": view.image, "u": view.upload, "t": view.target},
+        hidden={"i": view.image, "u": view.upload, "t": target},
         own="" if view.swaps is None else "-".join(f"{i}.{j}" for i, j in view.swaps),
-        side=pages.SIDE,
     )
+
+
+def _guesses(room: Room, view: View, first_guess: int) -> list[dict[str, Any]]:
+    """Return what is shown of the classes the model thinks of."""
+    label = room.query(view).label
+    return [
+        {
+            "name": room.name(k), "probability": p, "go": view.with_(target=k, swaps=None).query(),
+            "first": k == first_guess, "chosen": k == view.target, "true": k == label,
+            "examples": [str(i) for i in room.donors_of.get(k, [])[:3]],
+        }
+        for k, p in room.guesses(view)
+    ]  # fmt: skip
 
 
 def method_names() -> list[str]:

@@ -14,6 +14,7 @@ from partswap.runs.workbench import Workbench
 def serve(bench: Workbench, config: RunConfig, host: str, port: int) -> None:
     """Serve until interrupted."""
     site = Site(bench, config)
+    _ = site.room.examples  # before anybody waits
     try:
         server_of(make_app(site, (host,)), host, port, proxy_headers=False).run()
     finally:

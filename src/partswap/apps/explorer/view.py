@@ -37,7 +37,6 @@ class View:
     beam: int = 8
     swaps: tuple[tuple[int, int], ...] | None = None  #: one's own; None: those that are found
     compare: bool = False
-    pixel: bool = False
 
     @property
     def key(self) -> str:
@@ -71,7 +70,8 @@ class View:
             told["beam"] = str(self.beam)
         if self.swaps is not None:
             told["s"] = "-".join(f"{i}.{j}" for i, j in self.swaps)
-        told |= {name: "1" for name in ("compare", "pixel") if getattr(self, name)}
+        if self.compare:
+            told["compare"] = "1"
         return urlencode(told)
 
 
@@ -95,7 +95,6 @@ def read_view(given: Mapping[str, str]) -> View:
         beam=_whole(given, "beam", 1, MOST_BEAM) or 8,
         swaps=_swaps(given.get("s")),
         compare=given.get("compare") == "1",
-        pixel=given.get("pixel") == "1",
     )
 
 

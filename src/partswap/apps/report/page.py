@@ -18,7 +18,7 @@ from partswap.apps.report.mistakes import mistakes_section
 from partswap.apps.report.model import Report
 from partswap.errors import SettingError
 from partswap.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
-from partswap.showcase import RULE
+from partswap.showcase import CRITERIA, RULE
 from partswap.store import refuse_strangers
 
 #: In the order they build on each other; the page gets them as one script.
@@ -26,8 +26,6 @@ SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "gallery.js", "detail.j
 #: Pictures per script element of a self-contained file: only those that are needed are decoded.
 SHARD = 48
 SUFFIXES = (".html", ".htm")
-#: How many criteria `Clarity.criteria` counts.
-CRITERIA = 6
 
 
 def write_report(report: Report, out: str | Path) -> Path:

@@ -57,7 +57,7 @@
     for (const slider of form.querySelectorAll("input[type=range]")) {
       const { name, value } = slider;
       const text = name === "tau" && value === "0" ? "auto" : name === "edits" && value === slider.max ? "no limit" : value;
-      slider.closest(".slider").querySelector("output").value = text;
+      slider.closest(".slider").querySelector(".value").textContent = text;
       slider.setAttribute("aria-valuetext", text);
     }
   }
@@ -85,6 +85,7 @@
     $("json").href = `/counterfactual.json?${query}`;
     $("png").href = `/counterfactual.png?${query}`;
     if (chosen !== undefined && wanted.has("s")) look(chosen);
+    announce();
     requestAnimationFrame(() => setTimeout(() => { // painted
       document.dispatchEvent(new CustomEvent("shown", { detail: performance.now() - began }));
     }));
@@ -93,15 +94,40 @@
     return true;
   }
 
-  async function extra(name) {
-    const box = form.elements[name], part = $(`${name}-part`);
-    if (!box) return;
-    part.hidden = !box.checked;
-    if (!box.checked) return;
-    const text = await ask(name, `/${name}?${query}`);
-    if (text !== null) part.lastElementChild.innerHTML = text;
+  // What the page says first is also what is read out when it changes.
+  function announce() {
+    const odds = result.querySelector(".chance.target");
+    $("announcer").textContent = `${result.querySelector("h1").textContent}. ${odds.textContent}`.replace(/\s+/g, " ");
   }
-  function extras() { extra("pixel"); extra("compare"); }
+
+  async function compare(scroll) {
+    const part = $("compare-part");
+    part.hidden = !form.elements.compare.checked;
+    if (part.hidden) return;
+    const text = await ask("compare", `/compare?${query}`);
+    if (text === null) return;
+    part.lastElementChild.innerHTML = text;
+    if (scroll) part.scrollIntoView({ block: "start" });
+  }
+  async function paste() {
+    const place = $("pasted");
+    if (place === null) return;
+    const text = await ask("pixel", `/pixel?${query}`);
+    if (text === null) return;
+    place.innerHTML = text;
+    flip();
+  }
+  // Before and after: the large image is as it was, or has the regions pasted in.
+  let after = false;
+  function flip() {
+    const picture = result.querySelector("#query image"), pasted = $("pasted")?.querySelector("img");
+    picture.dataset.before ??= picture.getAttribute("href");
+    picture.setAttribute("href", after && pasted ? pasted.getAttribute("src") : picture.dataset.before);
+    for (const button of result.querySelectorAll("[data-after]")) {
+      button.setAttribute("aria-pressed", String(after === (button.dataset.after === "1")));
+    }
+  }
+  function extras() { paste(); compare(false); }
 
   // -- sliders, methods, classes
   // Where the hand is tells what is moved next: the explorer begins to look there.
@@ -128,11 +154,11 @@
       set("s", null);
       set(name, event.target.value);
       location.href = `/?${wanted}`;
-    } else if (name === "compare" || name === "pixel") {
+    } else if (name === "compare") {
       set(name, event.target.checked ? "1" : null);
       query = wanted.toString();
       history.replaceState(null, "", `/?${query}`);
-      extra(name);
+      compare(true);
     }
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); });
@@ -145,32 +171,37 @@
     show("push");
   });
 
-  // -- cells: point at one to see its matches, choose one to swap it in
-  let waiting = 0, looked = null;
+  // -- cells: choose one to see its matches, choose one of these to swap it in
+  let looked = null;
   async function look(cell) {
     const text = await ask("cell", `/cell?${query}&cell=${cell}`);
-    if (text === null) return;
     const place = result.querySelector(`.cell[data-cell="${cell}"]`);
-    if (place === null) return;
+    if (text === null || place === null) return;
+    leave();
     $("cell").innerHTML = text;
+    $("cell").hidden = false;
     looked = cell;
-    for (const other of result.querySelectorAll(".cell.picked")) other.classList.remove("picked");
     place.classList.add("picked");
+    for (const other of result.querySelectorAll(".cell")) other.tabIndex = other === place ? 0 : -1;
   }
-  let pinned = false;
-  result.addEventListener("pointerover", (event) => {
-    const cell = event.target.dataset?.cell;
-    if (cell === undefined || event.pointerType === "touch" || pinned) return;
-    clearTimeout(waiting);
-    waiting = setTimeout(() => { if (cell !== looked || $("cell").childElementCount === 0) look(cell); }, 60);
-  });
-  result.addEventListener("pointerout", () => clearTimeout(waiting));
+  function leave() {
+    $("cell").hidden = true;
+    $("cell").replaceChildren();
+    for (const other of result.querySelectorAll(".cell.picked")) other.classList.remove("picked");
+  }
+  const isOpen = () => !$("cell").hidden;
+  const focusCell = (cell) => result.querySelector(`.cell[data-cell="${cell}"]`)?.focus({ preventScroll: true });
   result.addEventListener("click", (event) => {
-    const cell = event.target.dataset?.cell;
+    const cell = event.target.dataset?.cell, button = event.target.closest("[data-after], [data-close]");
     if (cell !== undefined) {
-      pinned = !(pinned && looked === cell);
-      look(cell);
-      return;
+      if (isOpen() && looked === cell) leave();
+      else look(cell);
+    } else if (button?.dataset.after !== undefined) {
+      after = button.dataset.after === "1";
+      flip();
+    } else if (button) {
+      leave();
+      focusCell(looked);
     }
     const link = event.target.closest("a[data-go]");
     if (link === null || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -179,18 +210,28 @@
   });
   async function go(link) {
     wanted = new URL(link.href).searchParams;
-    pinned = false;
-    const done = await show("push");
-    if (done) $("query").querySelector(`.cell[data-cell="${looked ?? 0}"]`)?.focus({ preventScroll: true });
+    if (await show("push")) focusCell(looked ?? 0);
   }
   result.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && isOpen()) {
+      leave();
+      focusCell(looked);
+      return;
+    }
     const cell = event.target.dataset?.cell;
     if (cell === undefined) return;
-    const cells = [...result.querySelectorAll(".cell")], wide = Math.round(Math.sqrt(cells.length));
+    const cells = [...result.querySelectorAll(".cell")], wide = Number($("query").dataset.columns);
+    const column = Number(cell) % wide;
+    const free = { ArrowRight: column < wide - 1, ArrowLeft: column > 0, ArrowDown: true, ArrowUp: true }[event.key];
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide }[event.key];
     if (step !== undefined) {
-      const next = cells[Number(cell) + step];
-      if (next) { event.target.tabIndex = -1; next.tabIndex = 0; next.focus(); look(next.dataset.cell); }
+      const next = free ? cells[Number(cell) + step] : undefined;
+      if (next) {
+        event.target.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+        if (isOpen()) look(next.dataset.cell);
+      }
       event.preventDefault();
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
@@ -223,23 +264,35 @@
   async function browse(page) {
     const filter = new URLSearchParams({ class: $("of").value, wrong: $("wrong").checked ? "1" : "", page });
     const text = await ask("images", `/images?${filter}`);
-    if (text !== null) { $("gallery").innerHTML = text; chooser.scrollTop = 0; }
+    if (text === null) return;
+    $("gallery").innerHTML = text;
+    chooser.scrollTop = 0;
+  }
+  // While the dialog is open nothing outside of it is seen.
+  function refuse(text) {
+    $("refused").textContent = text;
+    $("refused").hidden = text === "";
+    if (!chooser.open && text) chooser.showModal();
   }
   async function upload(file) {
     if (!file) return;
-    if (file.size > 12 * 2 ** 20) { say("The image has more than 12 MB. Use a smaller one."); return; }
-    say("Looking at your image ...");
+    const large = "The image has more than 12 MB. Use a smaller one.";
+    refuse("");
+    if (file.size > 12 * 2 ** 20) { refuse(large); return; }
+    drop.setAttribute("aria-busy", "true");
     try {
       const response = await fetch("/upload", { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
-      if (response.status === 413) throw new Error("The image has more than 12 MB. Use a smaller one.");
+      if (response.status === 413) throw new Error(large);
       const found = await response.json();
       if (!response.ok) throw new Error(found.error);
       location.href = `/?u=${found.u}`;
     } catch (error) {
-      say(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
+      refuse(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
+      drop.removeAttribute("aria-busy");
+      $("file").value = "";
     }
   }
-  $("choose").addEventListener("click", () => { chooser.showModal(); browse(0); });
+  $("choose").addEventListener("click", () => { refuse(""); chooser.showModal(); browse(0); });
   $("close").addEventListener("click", () => chooser.close());
   chooser.addEventListener("click", (event) => {
     if (event.target === chooser) chooser.close();
