@@ -1,6 +1,7 @@
 """Images in, counterfactual out."""
 
 import itertools
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,7 @@ from partswap.errors import (
     PartswapError,
     SettingError,
     ShapeError,
+    UnexplainedError,
     UnknownNameError,
 )
 from partswap.explainer import PartswapWarning
@@ -89,6 +91,58 @@ def test_many_queries_equal_one_by_one(explainer, birds):
     queries = [aviary.draw(4, seed).image for seed in (7, 8)]
     many = explainer.explain_many(queries, donors, 5)
     assert [cf.edits for cf in many] == [explainer.explain(q, donors, 5).edits for q in queries]
+
+
+def test_each_of_many_queries_may_have_a_target_of_its_own(explainer, birds):
+    _, donors = birds
+    queries = [aviary.draw(4, seed).image for seed in (7, 8, 9)]
+    many = explainer.explain_many(queries, donors, [5, None, "6"], keep_misclassified=True)
+    chosen = explainer.explain(queries[1], donors, keep_misclassified=True)
+    assert [cf.target for cf in many] == [5, chosen.target, 6]
+    assert [cf.source["target_from"].kind == "given" for cf in many] == [True, False, True]
+    for wrong, error, message in (
+        ([5, 6], ShapeError, "2 targets for 3 queries"),
+        ([5, 6, 40], ClassIndexError, "40"),
+        (["Spect", None, 5], ClassIndexError, "Spect"),
+    ):
+        with pytest.raises(error, match=message):
+            explainer.explain_many(["never read.png"] * 3, donors, wrong)
+
+
+@pytest.fixture
+def some_fail(explainer, birds, tmp_path):
+    """Queries of which the second cannot be read and the third is the target already, and distractors."""
+    query, donors = birds
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    already = donors[explainer.encode(donors).logits.argmax(1).tolist().index(5)]
+    return [query, tmp_path / "broken.png", already, aviary.draw(4, 8).image], donors
+
+
+def test_an_image_that_fails_does_not_stop_the_others(explainer, some_fail):
+    queries, donors = some_fail
+    with pytest.raises(UnexplainedError) as raised:
+        explainer.explain_many(queries, donors, 5)
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert "2 of 4 images could not be explained: image 2 (broken.png): " in str(error)
+    assert "; image 3: the model already says" in str(error)
+    assert [(failure.index, type(failure.error)) for failure in error.failures] == [
+        (1, ImageError),
+        (2, ClassIndexError),
+    ]
+    expected = [None if k in (1, 2) else explainer.explain(queries[k], donors, 5).edits for k in range(4)]
+    assert [cf and cf.edits for cf in error.results] == expected
+    with pytest.warns(PartswapWarning, match="2 of 4 images could not be explained"):
+        found = explainer.explain_many(queries, donors, 5, on_error="skip")
+    assert [cf and cf.edits for cf in found] == expected
+    with pytest.raises(SettingError, match="Use 'raise' or 'skip'"):
+        explainer.explain_many(queries, donors, 5, on_error="ignore")
+
+
+def test_where_no_image_can_be_read_every_one_is_named(explainer, birds):
+    queries = [f"{k}.png" for k in range(12)]
+    with pytest.raises(UnexplainedError, match=r"12 of 12 .*image 10 \(9.png\).*; and 2 more\.") as raised:
+        explainer.explain_many(queries, birds[1], 5)
+    assert raised.value.results == (None,) * 12
 
 
 def test_it_verifies_on_images(explainer, birds):

@@ -38,7 +38,7 @@ SCHEMA = "partswap.counterfactual"
 SCHEMA_VERSION = 4
 #: Edits that text writes out; the rest are counted.
 SHOWN = 12
-#: What in `Counterfactual.source` is a `Note`: where the target comes from, and why the search gave up.
+#: What in `Counterfactual.source` is a `Note`: where the target comes from, why the search gave up, what may help then.
 REASONS = ("target_from", "gave_up", "advice")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 #: How a fix speaks of an argument, in Python and on the command line, where that is not its name and its flag.
 ARGUMENTS = {
@@ -96,6 +97,23 @@ class ImageError(PartswapError):
 
 class DataError(PartswapError):
     """A data set on disk is not laid out as it should be: a file is missing, a line is malformed, sizes disagree."""
+
+
+class UnexplainedError(PartswapError):
+    """Some of several images could not be explained.
+
+    `failures` says which (`index`, `name`, `error`); `results` has the counterfactuals of the others, None in the
+    places of those.
+    """
+
+    def __init__(
+        self, problem: str, fix: str = "", failures: tuple[Any, ...] = (), results: tuple[Any, ...] = ()
+    ) -> None:
+        super().__init__(problem, fix)
+        self.failures, self.results = failures, results
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problem, self._raw, self.failures, self.results)
 
 
 class FileFormatError(PartswapError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from numpy.typing import NDArray
@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from partswap.counterfactual import About, Counterfactual, Pictures
 from partswap.data.base import Dataset
+from partswap.encoding import encode_images, read_images
 from partswap.errors import ClassIndexError, CutError, NoDistractorsError, SettingError, ShapeError
-from partswap.features import Encoded, prepared
+from partswap.failures import Failures, OnError
+from partswap.features import Encoded, PreparedImage
 from partswap.grid import HeatMap
 from partswap.heads import HeadPlan
-from partswap.images import ON_WHITE, ImageLike, list_images, name_of, unread_text
+from partswap.images import ON_WHITE, ImageLike, list_images, unread_text
 from partswap.language.speaker import Speaker, annotated_parts, open_speaker
 from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, build_auxiliary
 from partswap.models.checkpoints import Classifier
@@ -38,11 +40,13 @@ from partswap.search import METHODS, Method
 from partswap.search.maps import cluster_labels, heat_maps
 from partswap.search.problem import CellParts, Problem, parts_of
 from partswap.search.settings import changed
-from partswap.target import choose_target, find_distractors, predicted_as, true_class
+from partswap.target import Targets, choose_target, each_target, find_distractors, predicted_as, true_class
 from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
 AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
+#: Several images, encoded or still to be read.
+ImagesLike = Sequence[ImageLike] | Tensor | Encoded | str | Path
 #: Cells that are less alike to what an auxiliary learned from, relative to that itself, are strange to it.
 FAMILIAR = 0.8
 #: After so many edits it is asked whether the target seems out of reach; runs and tables go on to the end.
@@ -153,7 +157,7 @@ class Explainer:
     def explain(
         self,
         query: ImageLike | Encoded,
-        distractors: Sequence[ImageLike] | Tensor | Encoded | Dataset | str | Path,
+        distractors: ImagesLike | Dataset,
         target: int | str | None = None,
         *,
         label: int | str | None = None,
@@ -263,26 +267,74 @@ class Explainer:
             self._speakers[key] = found
         return self._speakers[key]
 
+    @overload
+    def explain_many(
+        self, queries: ImagesLike, distractors: ImagesLike | Dataset, target: Targets = None, *,
+        on_error: Literal["raise"] = ..., keep_misclassified: bool = ...,
+        words: Speaker | str | Path | None = ..., pixel: bool = ...,
+    ) -> list[Counterfactual]: ...  # fmt: skip
+
+    @overload
+    def explain_many(
+        self, queries: ImagesLike, distractors: ImagesLike | Dataset, target: Targets = None, *,
+        on_error: Literal["skip"], keep_misclassified: bool = ...,
+        words: Speaker | str | Path | None = ..., pixel: bool = ...,
+    ) -> list[Counterfactual | None]: ...  # fmt: skip
+
     def explain_many(
         self,
-        queries: Sequence[ImageLike] | Encoded | str | Path,
-        distractors: Sequence[ImageLike] | Tensor | Encoded | Dataset | str | Path,
-        target: int | str | None = None,
+        queries: ImagesLike,
+        distractors: ImagesLike | Dataset,
+        target: Targets = None,
         *,
+        on_error: OnError = "raise",
         keep_misclassified: bool = False,
         words: Speaker | str | Path | None = None,
         pixel: bool = False,
-    ) -> list[Counterfactual]:
-        """Explain several images with the same distractors, whose features are computed once."""
-        encoded = self.encode(queries)
+    ) -> list[Counterfactual] | list[Counterfactual | None]:
+        """Explain several images with the same distractors, whose features are computed once; the order is kept.
+
+        Parameters
+        ----------
+        queries, distractors, keep_misclassified, words, pixel
+            As in `explain`; of a folder, its images in the order of their names.
+        target : int, str or sequence of such, optional
+            One for all, or one per query (None: chosen as in `explain`).
+        on_error : {"raise", "skip"}
+            An image that cannot be read or explained does not stop the others. When they are done, one
+            `UnexplainedError` says which failed and why (``error.failures``) and has the results of the others
+            (``error.results``); with "skip" that is a warning, and None stands in their places.
+        """
+        failures = Failures(on_error)
+        sources = queries if isinstance(queries, Encoded) else list_images(queries)
+        targets = each_target(target, len(sources), self.class_names, self.cut.classes)
+        told: dict[str, Any] = {"keep_misclassified": keep_misclassified, "pixel": pixel}
+        told["words"] = None if words is None else self.speaker(words)
         donors = distractors if isinstance(distractors, Dataset) else self.encode(distractors)
-        told: dict[str, Any] = {"keep_misclassified": keep_misclassified, "words": words, "pixel": pixel}
-        with self.track("explanations", len(encoded)) as advance:
-            found = []
-            for k in range(len(encoded)):
-                found.append(self.explain(encoded.select([k]), donors, target, **told))
+        singles = self._singles(queries, sources, failures)
+        found: list[Counterfactual | None] = [None] * len(sources)
+        with self.track("explanations", len(singles)) as advance:
+            for place, single in singles:
+                with failures.of(place, single.names[0]):
+                    found[place] = self.explain(single, donors, targets[place], **told)
                 advance(1)
+        if (note := failures.settle(found)) is not None:
+            warnings.warn(note, PartswapWarning, stacklevel=2)
         return found
+
+    def _singles(
+        self, images: ImagesLike, sources: Encoded | list[ImageLike], failures: Failures
+    ) -> list[tuple[int, Encoded]]:
+        """Return the features of images one by one, each with its place; those that cannot be read are `failures`."""
+        if isinstance(sources, Encoded):
+            return [(place, sources.select([place])) for place in range(len(sources))]
+        rows = read_images(sources, self.preprocess, self.track, failures)
+        self._note_inputs(images, rows.values())
+        if not rows:
+            return []
+        given = [sources[place] for place in rows]
+        encoded = encode_images(self, given, list(rows.values()), self.batch_size, self.track)
+        return [(place, encoded.select([k])) for k, place in enumerate(rows)]
 
     def verify(
         self, cf: Counterfactual, query: Any = None, distractors: Any = None, *, atol: float | None = None
@@ -335,41 +387,14 @@ class Explainer:
         how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size}
         return PixelJudge(self.cut, self.preprocess, pictures.query, pictures.distractors, target, **how)
 
-    def encode(self, images: Sequence[ImageLike] | Tensor | Encoded | str | Path) -> Encoded:
+    def encode(self, images: ImagesLike) -> Encoded:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
         if isinstance(images, Encoded):
             return images
         sources = list_images(images)
-        if not sources:
-            raise NoDistractorsError("there are no images.", "Pass at least one.")
-        rows = []
-        with self.track("reading images", len(sources)) as advance:
-            for image in sources:
-                rows.append(prepared(image, self.preprocess))
-                advance(1)
-        inputs, pictures, frames = zip(*rows, strict=True)
-        self._note_inputs(images, pictures)
-        found, logits = [], []
-        with torch.inference_mode(), self.track("features", len(inputs)) as advance:
-            for batch in stacked(inputs).split(self.batch_size):
-                grids = self.cut.features(batch.to(self.device))
-                logits.append(self.cut.head(grids))
-                found.append(grids)
-                advance(len(batch))
-        # Cloned out of inference mode, so that gradients may flow through them later.
-        contexts = [grids.context for grids in found if grids.context is not None]
-        return Encoded(
-            torch.cat([grids.values for grids in found]).clone(),
-            torch.cat(logits).clone(),
-            torch.cat(contexts).clone() if contexts else None,
-            self.auxiliary.grids(pictures, track=self.track) if self.auxiliary else None,
-            [name_of(image) for image in sources],
-            list(pictures),
-            self.auxiliary.name if self.auxiliary else None,
-            self.auxiliary.widths if self.auxiliary else (),
-            list(frames),
-            sources,
-        )
+        rows = read_images(sources, self.preprocess, self.track)
+        self._note_inputs(images, rows.values())
+        return encode_images(self, sources, list(rows.values()), self.batch_size, self.track)
 
     def resolve_method(self, method: str | Method) -> Method:
         """Return the method; the paper's, given by name, uses the temperature that suits the auxiliary."""
@@ -454,10 +479,10 @@ class Explainer:
         pictures = Pictures(query.pictures[0], tuple(donors.pictures), sources, self.preprocess) if shown else None
         return About(told, self.class_names or (), pictures)
 
-    def _note_inputs(self, images: Any, pictures: Sequence[Any]) -> None:
+    def _note_inputs(self, images: Any, rows: Iterable[PreparedImage]) -> None:
         """Note which files of folders were not read, and that what is transparent was put on white."""
         unread = unread_text(images)
-        white = [picture.info[ON_WHITE] for picture in pictures if ON_WHITE in picture.info]
+        white = [picture.info[ON_WHITE] for _, picture, _ in rows if ON_WHITE in picture.info]
         if unread and Note("unread", f"{unread}.") not in self.notes:
             self._note(Note("unread", f"{unread}."))
         if white and all(note.kind != "transparent" for note in self.notes):

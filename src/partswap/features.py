@@ -110,7 +110,11 @@ def _opened(arrays: Mapping[str, NDArray[Any] | Mapped], names: Sequence[str], a
     return Encoded(**opened, names=names, auxiliary=auxiliary, files=files)
 
 
-def prepared(source: ImageLike, preprocess: Preprocess) -> tuple[Tensor, Any, Frame | None]:
+#: What a model is given of an image, the picture of it, and which part of the image that is (None: unknown).
+PreparedImage = tuple[Tensor, Any, Frame | None]
+
+
+def prepared(source: ImageLike, preprocess: Preprocess) -> PreparedImage:
     """Return a model's input, the picture of it, and which part of the image that is."""
     inside = image_of(source)
     if is_prepared(inside):

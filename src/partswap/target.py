@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from partswap.data.base import Dataset
-from partswap.errors import DataError, NoDistractorsError
+from partswap.errors import DataError, NoDistractorsError, ShapeError
 from partswap.features import Encoded
 from partswap.images import label_of
 from partswap.models.names import find_class, is_ambiguous, plain
 from partswap.notes import Note
 
+#: A target for all of several queries, or one for each; None is chosen (see `choose_target`).
+Targets = int | str | None | Sequence[int | str | None]
 #: How many distractors are looked for in a data set.
 DISTRACTORS = 20
 
@@ -90,6 +93,15 @@ def _meant(target: int | str, names: Sequence[str] | None) -> Note:
     else:
         text = f"the class at index {target}; {str(target)!r}, as text, is the one called so"
     return Note("ambiguous", text)
+
+
+def each_target(target: Targets, count: int, names: Sequence[str] | None, classes: int) -> list[int | None]:
+    """Return the target of each of `count` queries in the model's numbers; one that is no class is an error."""
+    several = np.ndim(target) > 0  # type: ignore[arg-type]
+    given: list[Any] = list(target) if several else [target] * count  # type: ignore[arg-type]
+    if len(given) != count:
+        raise ShapeError(f"there are {len(given)} targets for {count} queries.", "Give one per query, or one for all.")
+    return [None if each is None else find_class(each, names, classes) for each in given]
 
 
 def find_distractors(
