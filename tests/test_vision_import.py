@@ -20,6 +20,7 @@ from partswap.errors import (
     SettingError,
     UnknownNameError,
 )
+from partswap.models.open import open_classifier
 from partswap.models.zoo import load_model, model_names
 
 
@@ -82,12 +83,24 @@ def test_bare_names_are_looked_up_in_timm_too() -> None:
     [
         ("resnet51", "Did you mean .*'resnet50'"),
         ("timm:resnet51", "resnet50"),
-        ("keras:vgg16", "no library 'keras'"),
+        ("keras:vgg16", "no library 'keras'.* Did you mean 'vgg16'"),
+        ("resnet18:default", "name 'resnet18', and default as weights"),
+        ("", "the name of the model is empty"),
+        ("hf:", "names no folder"),
+        ("aviary", "no model called 'aviary'. Did you mean 'aviary:resnet' or 'aviary:vgg'"),
+        ("aviary:vg", "no model called 'aviary:vg'. Did you mean .*'aviary:vgg'"),
+        ("models/resnet", "no folder of that name. Check the path; .* hf:models/resnet"),
+        ("../resnet", "no folder of that name. Check the path.$"),
+        ("gone.pth", "no file of that name. Name the architecture, and pass the file as weights"),
+        ("gone.py", "no file gone.py"),
+        ("resnet50.a1_in1", "no weights called 'resnet50.a1_in1' .* Did you mean 'resnet50.a1_in1k'"),
+        ("fcn_resnet50", "fcn_resnet50 of torchvision is a model for segmentation"),
+        ("torchvision:ssdlite320_mobilenet_v3_large", "is a model for detection"),
     ],
 )
 def test_unknown_names(name: str, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
-        load_model(name)
+        open_classifier(name)
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])

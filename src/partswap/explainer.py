@@ -120,7 +120,7 @@ class Explainer:
         #: What was assumed or adapted.
         self.notes: list[Note] = []
         if isinstance(model, str | Path):
-            model = _named(str(model), weights)
+            model = _named(str(model), weights, preprocess)
         elif weights is not None:
             raise SettingError("weights are given with a model that has its own.", "Give them with a name.")
         learned_from = None
@@ -494,6 +494,7 @@ class Explainer:
             warnings.warn(str(note), PartswapWarning, stacklevel=3)
 
 
-def _named(name: str, weights: str | Path | None) -> Classifier:
+def _named(name: str, weights: str | Path | None, preprocess: Any) -> Classifier:
     """Return the classifier of a name; an architecture gets its official weights unless others are given."""
-    return open_classifier(name, "default" if weights is None and is_architecture(name) else weights)
+    weights = "default" if weights is None and is_architecture(name) else weights
+    return open_classifier(name, weights, preprocess=preprocess)

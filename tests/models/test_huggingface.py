@@ -1,12 +1,13 @@
 """Models of Hugging Face: from a folder, with its image processor and names of classes."""
 
 import json
+import shutil
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from partswap import Counterfactual, Explainer, _vision, aviary, load_model
+from partswap import Counterfactual, Explainer, Preprocess, _vision, aviary, load_model
 from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.models.huggingface import adapt
@@ -99,6 +100,27 @@ def test_a_folder_is_a_model_wherever_one_is_named(command, folder, tmp_path, mo
         assert "6 x 6" in result.output
 
 
+def test_a_folder_without_a_processor_is_told_how_images_are_prepared(folder, tmp_path, transformers):
+    shutil.copytree(folder, tmp_path / "bare")
+    (tmp_path / "bare" / "preprocessor_config.json").unlink()
+    how = Preprocess(96, mean=(0.5, 0.4, 0.6), std=(0.2, 0.3, 0.4))
+    image = aviary.draw(3, 1).image.resize((96, 96))
+    expected = Explainer(f"hf:{folder}", auxiliary=None).encode([image]).logits
+    for given in (f"hf:{tmp_path / 'bare'}", str(tmp_path / "bare"), load_model(f"hf:{tmp_path / 'bare'}")):
+        explainer = Explainer(given, preprocess=how, auxiliary=None)
+        assert explainer.class_names == list(NAMES.values())
+        assert torch.allclose(explainer.encode([image]).logits, expected, atol=1e-4)
+    image.save(tmp_path / "a.png")
+    words = ["explain", tmp_path / "a.png", tmp_path / "a.png", "--auxiliary", "none", "--target", "gull"]
+    for more, says in {
+        (): "Save the image processor there too, processor.save_pretrained(folder), or say it: --size.",
+        ("--size", "9x"): "--size is '9x'.",
+        ("--size", "96"): "none of the 1 distractors is predicted as the target gull",  # so far it went
+    }.items():
+        result = CliRunner().invoke(app, [*map(str, words), "--model", f"hf:{tmp_path / 'bare'}", *more])
+        assert says in result.exception.in_flags()
+
+
 def test_what_is_wrong_with_a_folder_is_said(folder, tmp_path, transformers):
     with pytest.raises(PartswapError, match="there is no folder"):
         load_model(f"hf:{tmp_path / 'gone'}")
@@ -109,7 +131,10 @@ def test_what_is_wrong_with_a_folder_is_said(folder, tmp_path, transformers):
         load_model(f"hf:{tmp_path}")
     other = tmp_path / "unprepared"
     transformers.AutoModelForImageClassification.from_pretrained(folder).save_pretrained(other)
-    with pytest.raises(PartswapError, match=r"preprocessor_config.json, so how its images are prepared is unknown"):
-        load_model(f"hf:{other}")
+    for given in (f"hf:{other}", str(other), load_model(f"hf:{other}")):
+        with pytest.raises(
+            PartswapError, match=r"preprocessor_config.json, so how .* is unknown.*or say it: preprocess="
+        ):
+            Explainer(given)
     with pytest.raises(SettingError, match="brings its own weights"):
         load_model(f"hf:{folder}", weights="default")

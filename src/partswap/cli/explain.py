@@ -29,6 +29,12 @@ def explain(
     more: Annotated[list[str] | None, typer.Option("--query", help="Another image to explain; repeat.")] = None,
     weights: Weights = None,
     classes: Classes = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="Images are HEIGHTxWIDTH (or one number), prepared as for ImageNet; default: what the model says."
+        ),
+    ] = None,
     layer: Layer = None,
     auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)] = "auto",
     auxiliary_weights: Annotated[
@@ -99,7 +105,8 @@ def explain(
         say(f"note: cut at {layer}, where the words were learned.")
     with step(bars, f"opening {model}"):
         explainer = open_explainer(
-            model, weights, classes, layer, device, _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
+            model, weights, classes, _preprocess(size), layer, device,
+            _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
             {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})},
         )  # fmt: skip
     if data is None:
@@ -127,6 +134,7 @@ def open_explainer(
     model: str,
     weights: str | None,
     classes: str | None,
+    preprocess: Any,
     layer: str | None,
     device: str | None,
     auxiliary: Any,
@@ -144,7 +152,7 @@ def open_explainer(
     from partswap.search import METHODS
     from partswap.search.settings import changed
 
-    classifier = open_classifier(model, weights, classes)
+    classifier = open_classifier(model, weights, classes, preprocess)
     given = check_options(METHODS.get(method), settings, what=f"the method {method}", word="setting")
     where = None if device is None else check_device(device)
     with warnings.catch_warnings():
@@ -182,6 +190,18 @@ def _image(place: str, fetch: bool) -> Any:
     if not place.lower().startswith(("http://", "https://")) and not Path(place).exists():
         raise ImageError(f"there is no image or folder {place}.", "Check the path.")
     return place
+
+
+def _preprocess(size: str | None) -> Any:
+    """Return how images of a size are prepared for ImageNet's networks, None if no size is given."""
+    if size is None:
+        return None
+    from partswap.preprocess import Preprocess
+
+    sides = [side for side in size.lower().split("x") if side.isdecimal() and int(side)]
+    if len(sides) != size.lower().count("x") + 1 or len(sides) > 2:
+        raise SettingError(f"--size is {size!r}.", "Give HEIGHTxWIDTH or one number, for example 224.")
+    return Preprocess((int(sides[0]), int(sides[-1])))
 
 
 def _choice(auxiliary: str, weights: str | None, layer: str | None) -> Any:

@@ -14,7 +14,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from partswap import _vision
-from partswap.errors import CutError, MissingDependencyError, PartswapError
+from partswap.errors import CutError, MissingDependencyError, PartswapError, UnknownNameError
 from partswap.preprocess import Preprocess
 from partswap.transforms import CustomPreprocess
 
@@ -24,10 +24,11 @@ class HuggingFaceClassifier(nn.Module):
 
     preprocess: Preprocess | None = None
 
-    def __init__(self, model: nn.Module, preprocess: Preprocess | None = None) -> None:
+    def __init__(self, model: nn.Module, preprocess: Preprocess | None = None, unprepared: str = "") -> None:
         super().__init__()
         self.model = model
         self.preprocess = preprocess  #: of its image processor, if that is known
+        self.unprepared = unprepared  #: the folder it is from, if that has no image processor
         self.train(model.training)
 
     @property
@@ -92,6 +93,8 @@ def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifie
 
     With another number of `classes` its last layer starts anew.
     """
+    if not source:
+        raise UnknownNameError("hf: names no folder.", "Give hf:FOLDER, or a name of the hub: hf:owner/name.")
     transformers = _transformers()
     folder = Path(source)
     if folder.exists() and not (folder / "config.json").exists():
@@ -114,16 +117,13 @@ def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifie
             f"hf:{source} cannot be loaded as an image classifier ({_first_line(error)}).",
             "Give a folder with config.json and model.safetensors of a ...ForImageClassification model.",
         ) from error
+    if local and not (folder / "preprocessor_config.json").exists():
+        return HuggingFaceClassifier(model.eval(), unprepared=source)
     return HuggingFaceClassifier(model.eval(), _read_processor(source, local))
 
 
 def _read_processor(source: str, local: bool = True) -> Preprocess:
     transformers = _transformers()
-    if local and not (Path(source) / "preprocessor_config.json").exists():
-        raise PartswapError(
-            f"{source} has no preprocessor_config.json, so how its images are prepared is unknown.",
-            "Save the image processor there too: processor.save_pretrained(folder).",
-        )
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(source, local_files_only=local)
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from partswap import aviary
-from partswap.errors import SettingError
+from partswap.errors import SettingError, UnknownNameError
 from partswap.models import shipped
 from partswap.models.checkpoints import Classifier, load_classifier
 from partswap.models.names import class_names, numbered
 from partswap.models.outputs import outputs_of
 from partswap.models.own import is_own
 from partswap.models.precision import device_of, dtype_of
-from partswap.models.preprocessing import preprocess_for
+from partswap.models.preprocessing import as_preprocess
 from partswap.models.zoo import LIBRARIES, find_architecture, load_model
 
 
-def open_classifier(model: str, weights: str | Path | None = None, names: Any = None) -> Classifier:
+def open_classifier(
+    model: str, weights: str | Path | None = None, names: Any = None, preprocess: Any = None
+) -> Classifier:
     """Return a classifier by what names it.
 
     Parameters
@@ -33,7 +36,13 @@ def open_classifier(model: str, weights: str | Path | None = None, names: Any = 
         A file, or ``"default"`` for official ones; a name from the zoo needs them.
     names : list of str, mapping or path, optional
         Names of its classes, if it does not say them itself (see `partswap.models.names.class_names`).
+    preprocess : Preprocess or what `as_preprocess` takes, optional
+        How its images are prepared, if it does not say that itself.
     """
+    if not model.strip():
+        raise UnknownNameError(
+            "the name of the model is empty.", "Name one, for example resnet50, hf:FOLDER, aviary:vgg."
+        )
     shipped_one = model.startswith("aviary:")
     if weights is not None and (shipped_one or Path(model).is_dir()):
         raise SettingError(f"{model} has weights of its own.", "Leave {weights} out, or name an architecture.")
@@ -46,7 +55,7 @@ def open_classifier(model: str, weights: str | Path | None = None, names: Any = 
         )
     elif Path(model).is_dir():
         if (Path(model) / "config.json").exists() and not (Path(model) / "model.json").exists():
-            return open_classifier(f"hf:{model}", names=names)
+            return open_classifier(f"hf:{model}", names=names, preprocess=preprocess)
         found = load_classifier(model)
     else:
         if weights is None and is_architecture(model):  # a network that knows nothing is for tests of the library only
@@ -56,16 +65,15 @@ def open_classifier(model: str, weights: str | Path | None = None, names: Any = 
                 "Give {weights}, a file or default for official ones; or name the folder of a trained "
                 "classifier, hf:FOLDER, or file.py:function.",
             )
-        return describe(load_model(model, weights=weights), model, names)
-    if names is None:
-        return found
-    named = class_names(names, found.model, len(found.classes)) or found.classes
-    return Classifier(found.model, found.architecture, named, found.preprocess, record=found.record)
+        return describe(load_model(model, weights=weights), model, names, preprocess)
+    named = None if names is None else class_names(names, found.model, len(found.classes))
+    prepare = found.preprocess if preprocess is None else as_preprocess(preprocess, found.model)
+    return replace(found, classes=named or found.classes, preprocess=prepare)
 
 
-def describe(model: nn.Module, architecture: str, names: Any = None) -> Classifier:
+def describe(model: nn.Module, architecture: str, names: Any = None, preprocess: Any = None) -> Classifier:
     """Return a model with what it says of itself: how it wants its images, and what its classes are called."""
-    preprocess = preprocess_for(model)
+    preprocess = as_preprocess(preprocess, model)
     probe = torch.zeros(2, 3, *preprocess.shape, device=device_of(model), dtype=dtype_of(model))
     rows = outputs_of(model, probe)
     if rows is None:  # the cut says what is wrong with it

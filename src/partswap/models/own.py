@@ -15,6 +15,10 @@ from partswap import _vision
 from partswap.errors import PartswapError, UnknownNameError, suggest
 
 
+class UnknownLibraryError(UnknownNameError):
+    """What stands before the colon of a model's name is neither a library nor a module."""
+
+
 def is_own(name: str) -> bool:
     """Tell whether a model's name is ``file.py:function`` or ``module:function``."""
     place, colon, function = name.rpartition(":")
@@ -25,6 +29,10 @@ def is_own(name: str) -> bool:
 def check_no_file(name: str) -> None:
     """Raise an error if what should name a model is a file: Python without a function, or weights alone."""
     if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise UnknownNameError(
+                f"there is no file {name}.", "Check the path; a model in a file is file.py:function."
+            )
         raise UnknownNameError(
             f"{name} is a file, and no function in it is named.", f"Write {name}:build if its function is called build."
         )
@@ -90,7 +98,7 @@ def _module(place: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != place.partition(".")[0]:
             raise PartswapError(f"{place} cannot be imported ({error}).", "Install what is missing.") from error
-        raise UnknownNameError(
+        raise UnknownLibraryError(
             f"there is no library {place!r} of models, and no module of that name that can be imported.",
             "Use torchvision:, timm:, hf:FOLDER, or a file of yours: path/to/file.py:function.",
         ) from error

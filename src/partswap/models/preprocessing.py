@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from partswap.errors import SettingError
+from partswap.errors import PartswapError, SettingError
 from partswap.models.huggingface import HuggingFaceClassifier, is_processor, preprocess_of_processor
 from partswap.preprocess import Preprocess
 from partswap.transforms import CustomPreprocess
@@ -25,6 +25,11 @@ def preprocess_for(model: nn.Module) -> Preprocess:
     if own is not None and not inspect.ismethod(own):
         return as_preprocess(own, model)
     if isinstance(model, HuggingFaceClassifier):
+        if model.unprepared:
+            raise PartswapError(
+                f"{model.unprepared} has no preprocessor_config.json, so how its images are prepared is unknown.",
+                "Save the image processor there too, processor.save_pretrained(folder), or say it: {preprocess}.",
+            )
         return _of_size(getattr(model.config, "image_size", None))
     config = getattr(model, "pretrained_cfg", None)
     if not isinstance(config, Mapping) or "mean" not in config:

@@ -26,8 +26,10 @@ def build(which: str) -> nn.Module:
     classifiers: dict[str, type[SmallVGG | SmallResNet]] = {"vgg": SmallVGG, "resnet": SmallResNet}
     if which in classifiers:
         return classifiers[which](len(all_species()))
-    names = [*classifiers, "auxiliary"]
-    raise UnknownNameError(f"there is no shipped network {which!r}.", suggest(which, names) or f"Use {names}.")
+    names = [f"aviary:{name}" for name in classifiers]
+    raise UnknownNameError(
+        f"there is no model called 'aviary:{which}'.", suggest(f"aviary:{which}", names) or f"Use {' or '.join(names)}."
+    )
 
 
 def load(which: str) -> nn.Module:

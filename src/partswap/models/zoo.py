@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
 from partswap.models import shipped
 from partswap.models.huggingface import load_folder
-from partswap.models.own import call_own, check_no_file, is_own
+from partswap.models.own import UnknownLibraryError, call_own, check_no_file, is_own
 from partswap.models.weights import load_strictly, read_weights, start_from
 
 LIBRARIES = ("torchvision", "timm", "partswap")
+#: How files of weights end.
+WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx")
 
 
 def load_model(
@@ -93,7 +96,7 @@ def _foreign(name: str, weights: str | Path | None, classes: int | None, start: 
         model = shipped.load(name.removeprefix("aviary:"))
         model.preprocess = shipped.PREPROCESS  # type: ignore[assignment]
     else:
-        model = load_folder(name.removeprefix("hf:"), classes) if name.startswith("hf:") else call_own(name, classes)
+        model = load_folder(name.removeprefix("hf:"), classes) if name.startswith("hf:") else _own(name, classes)
     if not isinstance(model, nn.Module):
         raise PartswapError(f"{name} returned a {type(model).__name__}.", "Let it return a torch.nn.Module.")
     if weights == "default":
@@ -103,6 +106,18 @@ def _foreign(name: str, weights: str | Path | None, classes: int | None, start: 
     if start is not None:
         start_from(model, start)
     return model.eval()
+
+
+def _own(name: str, classes: int | None) -> Any:
+    """Return what a function returns; if it is in no module, what is meant may be a network of the zoo."""
+    try:
+        return call_own(name, classes)
+    except UnknownLibraryError as error:
+        place, _, function = name.rpartition(":")
+        close = suggest(function, _every_name()) if function not in _every_name() else f"Did you mean {function!r}?"
+        if function == "default":
+            close = f"If you mean its official weights: name {place!r}, and default as {{weights}}."
+        raise UnknownNameError(error.problem, f"{close} {error.fix}".strip()) from error
 
 
 def model_names(library: str) -> list[str]:
@@ -133,21 +148,53 @@ def find_architecture(name: str) -> tuple[str, str]:
             if each == "timm" and tag:
                 _check_tag(name, architecture)
             return each, architecture
-    known = sorted({known for each in libraries for known in _names(each)})
+    _check_task(architecture)
+    if "/" in name:
+        hub = name.count("/") == 1 and not name.startswith((".", "/", "~"))
+        raise UnknownNameError(
+            f"there is no model called {name!r}, and no folder of that name.",
+            f"Check the path; a model of the Hugging Face hub is hf:{name}." if hub else "Check the path.",
+        )
+    if Path(name).suffix in WEIGHTS_SUFFIXES:
+        raise UnknownNameError(
+            f"there is no model called {name!r}, and no file of that name.",
+            "Name the architecture, and pass the file as {weights}.",
+        )
     raise UnknownNameError(
         f"there is no model called {name!r}.",
-        suggest(architecture, known)
+        suggest(architecture, _every_name(libraries))
         or "Give a folder, hf:FOLDER, file.py:function, or one of partswap.models.zoo.model_names('timm').",
     )
 
 
-def _check_tag(name: str, architecture: str) -> None:
-    try:
-        _vision.timm().models.get_pretrained_cfg(architecture, allow_unregistered=False)
-    except RuntimeError as error:
+def _check_task(architecture: str) -> None:
+    """Raise an error if torchvision has a model of that name, for something else than classification."""
+    models = _vision.torchvision().models
+    if architecture in models.list_models():
+        task = models.get_model_builder(architecture).__module__.split(".")[2]
         raise UnknownNameError(
-            f"there are no weights called {name!r} ({error}).", "timm.list_pretrained() lists those of timm."
+            f"{architecture} of torchvision is a model for {task}, and partswap explains image classifiers.",
+            "Name a classifier; of such a network, wrap what tells whole images apart in a module that returns logits "
+            "(n, classes), and name it as file.py:function.",
+        )
+
+
+def _check_tag(name: str, architecture: str) -> None:
+    timm = _vision.timm()
+    try:
+        timm.models.get_pretrained_cfg(architecture, allow_unregistered=False)
+    except RuntimeError as error:
+        known = timm.list_pretrained(f"{architecture.partition('.')[0]}.*")
+        raise UnknownNameError(
+            f"there are no weights called {name!r} ({str(error).rstrip('.')}).",
+            suggest(architecture, known) or "timm.list_pretrained() lists those of timm.",
         ) from error
+
+
+def _every_name(libraries: Sequence[str] = LIBRARIES) -> list[str]:
+    """Return the names of all classifiers of some libraries; of all libraries, the shipped ones too."""
+    own = ["aviary:resnet", "aviary:vgg"] if len(libraries) > 1 else []
+    return [*own, *sorted({name for each in libraries for name in _names(each)})]
 
 
 @functools.cache
