@@ -109,7 +109,7 @@ def test_edits_that_do_not_fit_the_grid_are_refused():
 
 def test_it_prints_what_was_swapped():
     cf = Counterfactual(0, 1, GridShape(7, 7), 2, (Edit(8, 50, 1),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
-    assert "query (row 2, column 2) -> distractor 2 (row 1, column 2)" in str(cf)
+    assert "query (row 2, column 2) -> distractor 1 (row 1, column 2)" in str(cf)  # the first that is used
     assert "class 0 -> class 1 in 1 edit" in str(cf)
 
 

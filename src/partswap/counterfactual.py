@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import IO, TYPE_CHECKING, Any, get_type_hints
 
 from partswap._version import __version__
 from partswap.errors import FileFormatError, ImageError, SettingError, ShapeError
@@ -145,7 +145,7 @@ class Counterfactual:
     ... )
     >>> print(cf)
     Counterfactual: class 3 -> class 5 in 1 edit (target probability 0.10 -> 0.80)
-      1. query (row 2, column 4) -> distractor 2 (row 2, column 5)   p = 0.80
+      1. query (row 2, column 4) -> distractor 1 (row 2, column 5)   p = 0.80
          the model now says class 5
     """
 
@@ -221,7 +221,13 @@ class Counterfactual:
         """Return the file name of a distractor if it is known, otherwise its number, counted from 1."""
         names = self.source.get("distractors", ())
         name = Path(names[image]).name if image < len(names) and names[image] else ""
-        return name if name and not name.isdecimal() else f"distractor {image + 1}"
+        return name if name and not name.isdecimal() else f"distractor {self.distractor_number(image)}"
+
+    def distractor_number(self, image: int) -> int:
+        """Return the number of a distractor for people, from 1: in the order edits use them, then the others'."""
+        used = dict.fromkeys(edit.distractor_image for edit in self.edits)
+        order = [*used, *(k for k in range(self.distractors) if k not in used)]
+        return order.index(image) + 1
 
     def distractor_class(self, image: int) -> int:
         """Return what the model says of a distractor: the target, unless others were asked for."""
@@ -365,10 +371,10 @@ class Counterfactual:
             "Pass the image itself, or what Preprocess.canvas(image) returns.",
         )
 
-    def plot(self, path: str | Path | None = None, *, kind: str = "edits", **more: Any) -> Figure:
-        """Draw it as a figure of some kind (see `partswap.figures`); save it if a path is given.
+    def plot(self, path: str | Path | IO[Any] | None = None, *, kind: str = "edits", **more: Any) -> Figure:
+        """Draw it as a figure of some kind (see `partswap.figures.draw`); save it if a path or an open file is given.
 
-        The suffix says how: png, svg, pdf, jpg, or html for a page of its own.
+        The suffix (of a buffer ``format=``) says how: png, svg, pdf, jpg, or html for a page of its own.
         """
         from partswap.figures import draw
 

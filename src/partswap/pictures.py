@@ -71,8 +71,28 @@ def used_distractors(cf: Counterfactual) -> list[int]:
     return list(dict.fromkeys(edit.distractor_image for edit in cf.edits))
 
 
+def distractor_label(cf: Counterfactual, image: int) -> str:
+    """Return the number of a distractor, and the name of its file if that is known."""
+    number, name = f"distractor {cf.distractor_number(image)}", cf.distractor_name(image)
+    return number if name == number else f"{number}: {name}"
+
+
+def first_edits(cf: Counterfactual, most: int) -> list[int]:
+    """Return which edits to draw if not all: the first ones, and always the one that flips the decision."""
+    first = list(range(min(len(cf), most)))
+    if cf.flip is None or cf.flip <= len(first):
+        return first
+    return [*first[: most - 1], cf.flip - 1]
+
+
 #: Numbers of edits, each with the cell it touches.
 Marks = Sequence[tuple[int, int]]
+
+
+def cells_taken(cf: Counterfactual, image: int) -> Marks:
+    """Return the edits that take a cell of a distractor, each with that cell."""
+    cells = cf.grid.cells
+    return [(n, e.distractor_cell % cells) for n, e in enumerate(cf.edits) if e.distractor_image == image]
 
 
 def panels_of(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None, Marks]]:
@@ -80,12 +100,11 @@ def panels_of(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None
     marks = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
     yield "query", cf.class_name(cf.query_class), cf.pictures.query if cf.pictures else None, marks
     for k in used_distractors(cf):
-        marks = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == k]
         yield (
-            cf.distractor_name(k),
+            distractor_label(cf, k),
             cf.class_name(cf.distractor_class(k)),
             cf.pictures.distractors[k] if cf.pictures else None,
-            marks,
+            cells_taken(cf, k),
         )
 
 

@@ -4,38 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from partswap import Explainer, aviary
 from partswap.errors import SettingError, ShapeError, UnknownNameError
 from partswap.figures import FIGURES
 from partswap.figures.failures import worst
-from partswap.figures.style import fitted, width_of
+from partswap.figures.lines import fitted, width_of
 from partswap.grid import HeatMap
 
 
 @pytest.fixture(scope="module")
-def explainer():
-    return Explainer("aviary:vgg", auxiliary="aviary")
-
-
-@pytest.fixture(scope="module")
-def found(explainer):
-    query, donors = aviary.draw(0, 7).image, [aviary.draw(1, seed).image for seed in range(3)]
-    return [explainer.explain(query, donors, 1, method=method, pixel=True) for method in ("partswap", "goyal")]
-
-
-@pytest.fixture(scope="module")
-def options(explainer, found):
-    maps, labels = explainer.heat(found[0]), explainer.clusters(found[0], 5)
-    return {
-        "methods": {"others": found[1:]},
-        "failures": {"others": found[1:]},
-        "heat": {"maps": maps},
-        "clusters": {"labels": labels},
-        "edits": {"parts": ["crown", *[None] * (len(found[0]) - 1)]},
-    }
+def found(explanations):
+    return explanations
 
 
 @pytest.mark.parametrize("kind", FIGURES.names())
@@ -46,7 +26,7 @@ def test_a_kind_is_drawn_and_nothing_leaves_the_page(kind, found, options, tmp_p
     rows = (pixels < 250).any((1, 2))
     blank = np.diff(np.flatnonzero(rows), prepend=-1, append=len(rows)).max()
     assert blank < 0.15 * len(rows)  # no half-white pages
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     page = figure.bbox.padded(1)
     for text in [*figure.texts, *(t for axis in figure.axes for t in axis.texts)]:
         box = text.get_window_extent()
@@ -62,9 +42,9 @@ def test_long_names_are_shortened_and_not_cut_off(kind, found, options):
     long = [replace(cf, source={**cf.source, "class_names": names}) for cf in found]
     more = dict(options.get(kind, {}))
     if "others" in more:
-        more["others"] = long[1:]
+        more["others"] = [replace(cf, source=long[0].source) for cf in more["others"]]
     figure = long[0].plot(kind=kind, **more)
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     for text in figure.texts:
         assert text.get_window_extent().x1 <= figure.bbox.x1 + 1
 
@@ -103,9 +83,10 @@ def test_failures_are_chosen_by_the_rule(found):
     cf = replace(found[0], pixel=replace(found[0].pixel, flipped=True))
     stuck = replace(cf, flipped=False)
     unheld = replace(cf, pixel=replace(cf.pixel, flipped=False, predicted=0))
-    long = replace(cf, edits=(*cf.edits, cf.edits[0]), trace=(*cf.trace, cf.trace[-1]))
-    assert worst([cf, long, unheld, stuck], 4) == [stuck, unheld, long, cf]
-    assert worst([cf, stuck], 1) == [stuck]
+    more = {"edits": (*cf.edits, cf.edits[0]), "trace": (*cf.trace, cf.trace[-1])}
+    longer = [replace(one, **more) for one in (cf, unheld, stuck)]
+    assert worst([cf, unheld, stuck, *longer]) == [longer[2], stuck, longer[1], unheld]
+    assert worst([cf, longer[0], replace(cf, pixel=None)]) == []
 
 
 def test_one_that_is_not_reached_is_drawn_too(found):

@@ -4,6 +4,7 @@ To add one, drop a file into this folder with a function from a `Counterfactual`
 ``@FIGURES.register("name")``.
 """
 
-from partswap.figures.base import FIGURES, FORMATS, check_format, draw
+from partswap.figures.base import FIGURES, draw
+from partswap.figures.saving import FORMATS, check_format
 
 __all__ = ["FIGURES", "FORMATS", "check_format", "draw"]

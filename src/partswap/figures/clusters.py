@@ -11,23 +11,28 @@ from PIL import Image
 from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError, ShapeError
 from partswap.figures.base import FIGURES
-from partswap.figures.style import GREY, INK, SIDE, SMALL, Page, mark, page_width, places
-from partswap.pictures import used_distractors
+from partswap.figures.panels import Panel, draw_panels
+from partswap.figures.style import Page, Width
+from partswap.palette import cluster_colors
+from partswap.pictures import cells_taken, distractor_label, used_distractors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Ten colours that colour-blind eyes tell apart (Okabe and Ito, and Tol); they repeat after the last.
-PALETTE = (
-    "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999", "#332288", "#882255",
-)  # fmt: skip
-#: Distractors that are drawn.
-DONORS = 4
+#: Distractors that are drawn at least, if there are so many; those that edits use always are.
+DISTRACTORS = 4
+#: How much of a cluster's colour lies over the picture.
+COVER = 0.6
 
 
 @FIGURES.register("clusters")
 def clusters(
-    cf: Counterfactual, *, explainer: Any = None, labels: NDArray[np.integer[Any]] | None = None, count: int = 8
+    cf: Counterfactual,
+    *,
+    explainer: Any = None,
+    labels: NDArray[np.integer[Any]] | None = None,
+    count: int = 8,
+    width: Width = None,
 ) -> Figure:
     """Draw every cell in the colour of its cluster; `labels` ``(1 + n, h, w)`` is what `Explainer.clusters` returns."""
     if labels is None:
@@ -41,29 +46,32 @@ def clusters(
             f"labels have shape {labels.shape}.", f"Give one per cell of the query and of {cf.distractors} distractors."
         )
     pictures = cf.drawn()
-    used = used_distractors(cf)
-    donors = [*used, *(k for k in range(cf.distractors) if k not in used)][:DONORS]
-    items = [("query", pictures.query, labels[0], [(n, e.query_cell) for n, e in enumerate(cf.edits)])]
-    for k in donors:
-        taken = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == k]
-        items.append((cf.distractor_name(k), pictures.distractors[k], labels[1 + k], taken))
-    page = Page(page_width(max(3, len(items))))
-    kinds = len(np.unique(labels))
-    page.heading(cf, f"cells of one colour are of one of {kinds} clusters of the auxiliary's features")
-    high = 0.0
-    for x, (name, picture, found, marks) in zip(places(len(items)), items, strict=True):
-        mark(page.image(x, page.y, SIDE, colored(picture, found)), cf, marks, picture.size)
-        y = page.y + SIDE * picture.height / picture.width + 0.06
-        high = max(high, y + page.text(x, y, name, width=SIDE, size=SMALL, color=INK))
-    page.y = high
+    order = sorted(range(cf.distractors), key=cf.distractor_number)
+    drawn = order[: max(DISTRACTORS, len(used_distractors(cf)))]
+    numbers = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+    swapped = [(n, e.query_cell) for n, e in enumerate(cf.edits)]
+    kinds = int(numbers.max()) + 1
+    panels = [Panel("query", cf.class_name(cf.query_class), colored(pictures.query, numbers[0], kinds), swapped)]
+    for k in drawn:
+        picture = colored(pictures.distractors[k], numbers[1 + k], kinds)
+        panels.append(
+            Panel(distractor_label(cf, k), cf.class_name(cf.distractor_class(k)), picture, cells_taken(cf, k))
+        )
+    page = Page(width, len(panels))
     same = sum(int(labels[0].flat[e.query_cell]) == int(labels[1:].flat[e.distractor_cell]) for e in cf.edits)
-    told = f"{same} of {len(cf)} swaps stay within a cluster"
-    page.y += page.text(places(1)[0], page.y + 0.04, told, width=page.inner, size=SMALL, color=GREY) + 0.04
+    page.heading(
+        cf,
+        f"cells of one colour are of one of {kinds} clusters of the auxiliary's features; {same} of {len(cf)} swaps "
+        "stay within a cluster",
+        whole=False,
+    )
+    draw_panels(page, cf, panels)
+    page.y -= page.gap
     return page.done()
 
 
-def colored(picture: Image.Image, found: NDArray[np.integer[Any]]) -> Image.Image:
-    """Return a picture, grey, under the colours of its cells' clusters."""
-    paint = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in PALETTE], np.uint8)
-    over = Image.fromarray(paint[found % len(PALETTE)]).resize(picture.size, Image.Resampling.NEAREST)
-    return Image.blend(picture.convert("L").convert("RGB"), over, 0.45)
+def colored(picture: Image.Image, numbers: NDArray[np.integer[Any]], kinds: int) -> Image.Image:
+    """Return a picture, grey, under the colours of its cells' clusters, which are numbered from 0."""
+    colors = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in cluster_colors(kinds)], np.uint8)
+    over = Image.fromarray(colors[numbers]).resize(picture.size, Image.Resampling.NEAREST)
+    return Image.blend(picture.convert("L").convert("RGB"), over, COVER)

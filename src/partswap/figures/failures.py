@@ -8,54 +8,57 @@ from typing import TYPE_CHECKING
 from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError
 from partswap.figures.base import FIGURES
-from partswap.figures.edits import composite_panel, panel, shown
-from partswap.figures.style import GREY, MARGIN, TEXT, TITLE, Page, page_width, places
+from partswap.figures.panels import composite_panel, draw_panels, image_panels
+from partswap.figures.style import Page, Width, edit_count
+from partswap.palette import NOTE
 from partswap.words import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: The rule, as the figure says it.
-RULE = "first what does not flip, then what does not hold in pixels, then what needs most edits"
-#: Distractors that are drawn of each.
-DONORS = 2
+RULE = "what does not flip, then what does not hold in pixels; of each, what has most edits"
 
 
 @FIGURES.register("failures")
-def failures(cf: Counterfactual, *, others: Sequence[Counterfactual] = (), count: int = 4) -> Figure:
-    """Draw the worst `count` of this and the others, one per row, the worst first."""
+def failures(
+    cf: Counterfactual, *, others: Sequence[Counterfactual] = (), count: int = 4, width: Width = None
+) -> Figure:
+    """Draw the worst `count` failures of this and the others, the worst first, with all their distractors."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise SettingError(f"count is {count!r}.", "Use 1 or more.")
-    found = worst([cf, *others], count)
-    columns = 2 + DONORS
-    page = Page(page_width(columns))
-    title = f"The worst {len(found)} of {1 + len(others)}"
-    page.y += page.text(MARGIN, page.y, title, width=page.inner, size=TITLE, weight="bold")
-    page.y += page.text(MARGIN, page.y, f"By this rule: {RULE}.", width=page.inner, lines=2, color=GREY) + 0.16
-    for number, one in enumerate(found, 1):
+    failed = worst([cf, *others])
+    drawn = failed[:count]
+    rows = [[*image_panels(one), *([composite_panel(one)] if one.edits else [])] for one in drawn]
+    page = Page(width, max(map(len, rows), default=1), fewest=4)
+    title = f"{len(failed)} of {1 + len(others)} explanations {'fails' if len(failed) == 1 else 'fail'}"
+    checked = sum(one.pixel is not None for one in (cf, *others))
+    title += f"; the worst {len(drawn)}" if len(failed) > len(drawn) else ""
+    rule = f"Worst first, by this rule: {RULE}." if drawn else "Every one flips the decision"
+    rule += "" if drawn else f", and all {checked} that were checked hold in pixels." if checked else "."
+    page.y += page.text(page.left, page.y, title, width=page.inner, size=page.look.title, weight="bold")
+    page.y += page.text(page.left, page.y, rule, width=page.inner, lines=3, color=NOTE) + page.gap
+    for number, (one, panels) in enumerate(zip(drawn, rows, strict=True), 1):
         heading = f"{number}. {one.class_name(one.query_class)} → {one.class_name(one.target)}: {reason(one)}"
-        page.y += page.text(MARGIN, page.y, heading, width=page.inner, size=TEXT, lines=2, weight="bold") + 0.06
-        first, *rest = shown(one)
-        panels = [first, *rest[:DONORS], *([composite_panel(one)] if one.edits else [])]
-        page.y += max(panel(page, x, one, *each) for x, each in zip(places(columns), panels, strict=False)) + 0.14
-    page.y -= 0.14
+        page.y += page.text(page.left, page.y, heading, width=page.inner, lines=2, weight="bold") + 0.05
+        draw_panels(page, one, panels)
+    page.y -= page.gap
     return page.done()
 
 
-def worst(found: Sequence[Counterfactual], count: int) -> list[Counterfactual]:
-    """Return the worst, the worst first; of equals, the earlier."""
+def worst(explanations: Sequence[Counterfactual]) -> list[Counterfactual]:
+    """Return those that fail, the worst first; of equals, the earlier."""
 
-    def rank(cf: Counterfactual) -> tuple[bool, bool, int, float]:
-        return cf.flipped, cf.pixel is None or cf.pixel.flipped, -len(cf), cf.pixel.after if cf.pixel else 0.0
+    def rank(cf: Counterfactual) -> tuple[bool, int, float]:
+        return cf.flipped, -len(cf), 0.0 if cf.pixel is None else cf.pixel.after
 
-    return sorted(found, key=rank)[:count]
+    failed = [cf for cf in explanations if not cf.flipped or (cf.pixel is not None and not cf.pixel.flipped)]
+    return sorted(failed, key=rank)
 
 
 def reason(cf: Counterfactual) -> str:
     """Return in words what is bad about it."""
-    count = f"{len(cf)} edit{'' if len(cf) == 1 else 's'}"
     if not cf.flipped:
-        return f"no flip after {count}"
-    if cf.pixel is not None and not cf.pixel.flipped:
-        return f"{count}, not in pixels (target {percent(cf.pixel.after)})"
-    return count
+        return f"no flip after {edit_count(cf)}"
+    assert cf.pixel is not None
+    return f"{edit_count(cf)}, not in pixels (target {percent(cf.pixel.after)})"

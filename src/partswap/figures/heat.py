@@ -12,19 +12,25 @@ from PIL import Image
 from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError, ShapeError
 from partswap.figures.base import FIGURES
-from partswap.figures.style import GREY, INK, SIDE, SMALL, Page, mark, page_width, places
+from partswap.figures.panels import Panel, draw_panel
+from partswap.figures.style import Page, Width, rows_of
 from partswap.grid import HeatMap
-from partswap.pictures import used_distractors
+from partswap.palette import NOTE
+from partswap.pictures import cells_taken, distractor_label, used_distractors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Colours from nothing to much: of even lightness, so that they read the same for every eye and in grey.
 COLORS = "cividis"
+#: How much of a map's colour lies over the picture, and the grey under the colours of the legend.
+COVER, MIDDLE = 0.55, 128
 
 
 @FIGURES.register("heat")
-def heat(cf: Counterfactual, *, explainer: Any = None, maps: Mapping[str, HeatMap] | None = None) -> Figure:
+def heat(
+    cf: Counterfactual, *, explainer: Any = None, maps: Mapping[str, HeatMap] | None = None, width: Width = None
+) -> Figure:
     """Draw heat maps over the pictures: `maps` is what `Explainer.heat` returns, or an explainer makes them."""
     if maps is None:
         if explainer is None:
@@ -33,46 +39,56 @@ def heat(cf: Counterfactual, *, explainer: Any = None, maps: Mapping[str, HeatMa
     for name, (values, _) in maps.items():
         if values.shape != tuple(cf.grid):
             raise ShapeError(f"the map {name!r} has shape {values.shape}.", f"Give one number per cell: {cf.grid}.")
-    pictures, used = cf.drawn(), used_distractors(cf)
-    mine = [(n, edit.query_cell) for n, edit in enumerate(cf.edits)]
-    donor = used[0] if used else 0
-    taken = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == donor]
-    page = Page(page_width(1 + len(maps)))
+    pictures = cf.drawn()
+    donor = next(iter(used_distractors(cf)), 0)
+    swapped = [(n, edit.query_cell) for n, edit in enumerate(cf.edits)]
+    page = Page(width, 1 + len(maps))
     page.heading(cf)
-    items: list[tuple[str, bool, NDArray[Any] | None]] = [("query", False, None)]
-    items += [(name, of == "distractor", values) for name, (values, of) in maps.items()]
-    high = 0.0
-    for x, (name, of_donor, values) in zip(places(len(items)), items, strict=True):
-        picture = pictures.distractors[donor] if of_donor else pictures.query
-        axis = page.image(x, page.y, SIDE, picture if values is None else heated(picture, values))
-        mark(axis, cf, taken if of_donor else mine, picture.size, badges=values is None)
-        y = page.y + SIDE * picture.height / picture.width + 0.06
-        told = "" if values is None else f"{values.min():.2g} to {values.max():.2g}"
-        y += page.text(x, y, name, width=SIDE, size=SMALL, lines=2, color=INK, weight="bold")
-        high = max(high, y + page.text(x, y, told, width=SIDE, size=SMALL, color=GREY))
-    page.y = high + 0.08
-    _scale(page)
+    name = cf.class_name(cf.query_class)
+    items: list[tuple[Panel, NDArray[Any] | None]] = [(Panel("query", name, pictures.query, swapped), None)]
+    for name, (values, of) in maps.items():
+        if of == "distractor":
+            picture, marks, note = pictures.distractors[donor], cells_taken(cf, donor), distractor_label(cf, donor)
+        else:
+            picture, marks, note = pictures.query, swapped, "query"
+        items.append((Panel(name, note, heated(picture, values), marks, badges=False), values))
+    for row in rows_of(items, page.columns):
+        highest = 0.0
+        for x, (panel, numbers) in zip(page.places, row, strict=False):
+            high = draw_panel(page, x, cf, panel)
+            if numbers is not None:
+                high += _legend(page, x, page.y + high + 0.05, numbers) + 0.05
+            highest = max(highest, high)
+        page.y += highest + page.gap
+    page.y -= page.gap
     return page.done()
 
 
 def heated(picture: Image.Image, values: NDArray[Any]) -> Image.Image:
     """Return a picture, grey, under the colours of a map."""
-    from matplotlib import colormaps
-
     span = float(values.max() - values.min())
-    unit = (values - values.min()) / span if span > 0 else np.zeros_like(values)
-    paint = Image.fromarray((255 * colormaps[COLORS](np.asarray(unit, float))[..., :3]).astype(np.uint8))
-    over = paint.resize(picture.size, Image.Resampling.NEAREST)
-    return Image.blend(picture.convert("L").convert("RGB"), over, 0.55)
+    share = (values - values.min()) / span if span > 0 else np.zeros_like(values)
+    over = Image.fromarray(_colors(share)).resize(picture.size, Image.Resampling.NEAREST)
+    return Image.blend(picture.convert("L").convert("RGB"), over, COVER)
 
 
-def _scale(page: Page) -> None:
+def _colors(shares: NDArray[Any]) -> NDArray[np.uint8]:
     from matplotlib import colormaps
 
-    axis = page.axes(places(1)[0], page.y, 1.2, 0.09)
-    axis.imshow(np.linspace(0, 1, 128)[None], aspect="auto", cmap=colormaps[COLORS])
+    return np.asarray(255 * colormaps[COLORS](np.asarray(shares, float))[..., :3]).astype(np.uint8)
+
+
+def _legend(page: Page, x: float, y: float, values: NDArray[Any]) -> float:
+    """Draw the colours of one map as they look on a picture, with the numbers at both ends; return the height."""
+    axis = page.axes(x, y, page.side, 0.09)
+    scale = COVER * _colors(np.linspace(0, 1, 128)[None]) + (1 - COVER) * MIDDLE
+    axis.imshow(scale.astype(np.uint8), aspect="auto")
     axis.set_axis_off()
-    page.y += max(
-        0.12,
-        page.text(places(1)[0] + 1.3, page.y - 0.02, "least to most, in each map", width=4, size=SMALL, color=GREY),
-    )
+    half = page.side / 2
+    low, high = (np.format_float_positional(v, precision=2, fractional=False, trim="-") for v in _ends(values))
+    page.note(x + page.side, y + 0.11, high, width=half, ha="right", color=NOTE)
+    return 0.11 + page.note(x, y + 0.11, low, width=half, color=NOTE)
+
+
+def _ends(values: NDArray[Any]) -> tuple[float, float]:
+    return float(values.min()), float(values.max())

@@ -8,42 +8,44 @@ from PIL import Image
 
 from partswap.counterfactual import Counterfactual
 from partswap.figures.base import FIGURES
-from partswap.figures.style import GREY, INK, MARGIN, SMALL, Page, columns_of, mark, rows_of
-from partswap.pictures import used_distractors
+from partswap.figures.marks import mark
+from partswap.figures.style import Page, Width, edit_count, rows_of
+from partswap.palette import INK, NOTE
+from partswap.pictures import Marks, cells_taken, distractor_label, used_distractors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Inches: side of a picture, and the space between two.
-SMALLER, SPACE = 1.3, 0.12
+#: Inches: side of a picture on the screen, and at least in print.
+SMALLER, SMALLEST = 1.3, 0.98
 #: How much of a distractor that nothing was taken from is left.
 FADED = 0.35
 
 
 @FIGURES.register("sheet")
-def sheet(cf: Counterfactual) -> Figure:
+def sheet(cf: Counterfactual, *, width: Width = None) -> Figure:
     """Draw every image the search saw; those it took nothing from are faded."""
     pictures = cf.drawn()
     used = used_distractors(cf)
-    order = [*used, *(k for k in range(cf.distractors) if k not in used)]
-    columns = max(4, columns_of(1 + len(order), 7))
-    page = Page(2 * MARGIN + columns * SMALLER + (columns - 1) * SPACE)
-    page.heading(cf, f"{len(used)} of {cf.distractors} distractors were used, by {len(cf)} edits; the others are faded")
-    mine = [(n, edit.query_cell) for n, edit in enumerate(cf.edits)]
-    items = [("query", pictures.query, mine, True)]
+    order = sorted(range(cf.distractors), key=cf.distractor_number)
+    page = Page(width, 1 + len(order), most=7, fewest=4, side=SMALLER, least=SMALLEST)
+    idle = "" if len(used) == cf.distractors else "; the others are faded"
+    page.heading(cf, f"{edit_count(cf)} from {len(used)} of {cf.distractors} distractors{idle}")
+    items: list[tuple[str, Image.Image, Marks, bool]] = [
+        ("query", pictures.query, [(n, edit.query_cell) for n, edit in enumerate(cf.edits)], True)
+    ]
     for k in order:
-        taken = [(n, e.distractor_cell % cf.grid.cells) for n, e in enumerate(cf.edits) if e.distractor_image == k]
-        items.append((cf.distractor_name(k), pictures.distractors[k], taken, k in used))
-    for row in rows_of(items, columns):
-        high = 0.0
-        for at, (name, picture, marks, bright) in enumerate(row):
-            x = MARGIN + at * (SMALLER + SPACE)
-            picture = picture.convert("RGB")
-            shown = picture if bright else Image.blend(Image.new("RGB", picture.size, "white"), picture, FADED)
-            mark(page.image(x, page.y, SMALLER, shown), cf, marks, picture.size)
-            tall = SMALLER * picture.height / picture.width + 0.04
-            paint = INK if bright else GREY
-            high = max(high, tall + page.text(x, page.y + tall, name, width=SMALLER, size=SMALL - 1, color=paint))
-        page.y += high + 0.08
+        items.append((distractor_label(cf, k), pictures.distractors[k], cells_taken(cf, k), k in used))
+    for row in rows_of(items, page.columns):
+        highest = 0.0
+        for x, (name, picture, marks, bright) in zip(page.places, row, strict=False):
+            opaque = picture.convert("RGB")
+            shade = opaque if bright else Image.blend(Image.new("RGB", picture.size, "white"), opaque, FADED)
+            mark(page, page.image(x, page.y, page.side, shade), cf, marks, picture.size)
+            high = page.side * picture.height / picture.width + 0.04
+            color = INK if bright else NOTE
+            high += page.note(x, page.y + high, name, width=page.side, lines=2, color=color)
+            highest = max(highest, high)
+        page.y += highest + 0.08
     page.y -= 0.08
     return page.done()

@@ -1,92 +1,62 @@
-"""Trace: the query, the distractors that were used and what the model says after each edit, in one row."""
+"""Trace: the query, the distractors that were used, and what the model says after each edit."""
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
-from partswap.counterfactual import Counterfactual
+from partswap.counterfactual import Counterfactual, Step
 from partswap.figures.base import FIGURES
-from partswap.figures.style import mark
-from partswap.palette import edit_color
-from partswap.pictures import panels_of
+from partswap.figures.lines import width_of
+from partswap.figures.marks import badge
+from partswap.figures.panels import draw_panels, image_panels
+from partswap.figures.style import Page, Width
+from partswap.palette import INK, NOTE, OWN, PALE, RISE, TARGET
 from partswap.words import percent
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Characters that fit above a picture and above or below the bars; longer lines are broken.
-PANEL_WIDTH, TRACE_WIDTH = 30, 46
+#: Inches: height of a row; what a badge takes beside a bar; a column of bars with its badges and numbers.
+ROW, BADGE, NARROW, WIDE = 0.17, 0.24, 1.5, 4.5
+#: Rows of a column before a further one is begun.
+FEW = 6
 
 
 @FIGURES.register("trace")
-def trace(cf: Counterfactual) -> Figure:
-    """Draw pictures in a row, and bars of the probability beside them."""
-    from matplotlib.figure import Figure
-
-    panels = list(panels_of(cf))
-    width = 2.6 * len(panels) + 3.6
-    sentence = [] if cf.words is None else textwrap.wrap(cf.words.sentence, int(13 * width))
-    figure = Figure(figsize=(width, 3.1), layout="constrained")
-    axes = figure.subplots(1, len(panels) + 1, width_ratios=[1.0] * len(panels) + [1.25])
-    for axis, (role, name, picture, marks) in zip(axes, panels, strict=False):
-        assert picture is not None
-        axis.imshow(picture)
-        axis.set_title(_broken(name if role == "query" else f"{name}\n{role}", PANEL_WIDTH), fontsize=9)
-        axis.set_axis_off()
-        mark(axis, cf, marks, picture.size)
-    _draw_trace(axes[-1], cf)
-    # Texts of usual length have two lines; room for more is added, or the pictures would shrink.
-    above = max(axis.get_title().count("\n") for axis in axes)
-    below = axes[-1].get_xlabel().count("\n")
-    figure.set_figheight(3.1 + 0.16 * max(0, above - 1) + 0.14 * max(0, below - 1) + 0.22 * len(sentence))
-    if cf.words is not None:
-        style = "normal" if cf.words.stated else "italic"
-        figure.supxlabel("\n".join(sentence), x=0.01, ha="left", fontsize=10, style=style)
-    return figure
-
-
-def _draw_trace(axis: Axes, cf: Counterfactual) -> None:
-    """Draw the probability of the target before and after each edit, and under it that of the class said before."""
+def trace(cf: Counterfactual, *, width: Width = None) -> Figure:
+    """Draw the pictures, and below them the probability before and after every edit as bars."""
+    panels = image_panels(cf)
+    page = Page(width, len(panels))
+    page.heading(cf)
+    draw_panels(page, cf, panels)
+    grey = "" if cf.before.own is None else f"; thin and grey: {cf.class_name(cf.query_class)}"
+    legend = f"Probability of {cf.class_name(cf.target)} before (0) and after every edit, green where the model says it"
+    page.y += page.note(page.left, page.y, legend + grey, width=page.inner, lines=3) + 0.05
     steps = [cf.before, *cf.trace]
-    names = ["before", *(f"edit {n + 1}" for n in range(len(cf.trace)))]
-    if cf.flip is not None:
-        names[cf.flip] += " flips"
-    paints = ["#98a2b3", *(edit_color(n) for n in range(len(cf.trace)))]
-    rows = range(len(steps))
-    axis.barh(rows, [s.probability for s in steps], color=paints, height=0.5)
-    owns = [s.own for s in steps if s.own is not None]
-    if len(owns) == len(steps):
-        axis.barh([row + 0.36 for row in rows], owns, color="#d0d5dd", height=0.16)
-    for row, step in enumerate(steps):
-        axis.text(min(step.probability + 0.02, 0.8), row, percent(step.probability), va="center", fontsize=8)
-    axis.set_xlim(0, 1)
-    axis.invert_yaxis()
-    axis.set_yticks(list(rows), names)
-    axis.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"], fontsize=8)
-    axis.tick_params(axis="y", labelsize=8, length=0)
-    axis.spines[["top", "right", "left"]].set_visible(False)
-    own = "" if cf.before.own is None else f" ({percent(cf.before.own)})"
-    last = cf.trace[-1] if cf.trace else cf.before
-    verb = "then says" if cf.flipped else "still says" if last.predicted == cf.query_class else "then says"
-    known = last.probability if cf.flipped else last.own if last.predicted == cf.query_class else None
-    after = f"{cf.class_name(last.predicted)}" + ("" if known is None else f" ({percent(known)})")
-    title = f"model says {cf.class_name(cf.query_class)}{own},\n{verb} {after}"
-    axis.set_title(_broken(title, TRACE_WIDTH), fontsize=9)
-    grey = "" if len(owns) < len(steps) else f"\ngrey: {cf.class_name(cf.query_class)}"
-    axis.set_xlabel(_broken(f"probability of {cf.class_name(cf.target)}{grey}", TRACE_WIDTH), fontsize=8)
+    texts = [percent(step.probability) + (", flips" if n == cf.flip else "") for n, step in enumerate(steps)]
+    value = max(width_of(text, page.look.small) for text in texts) / 0.94 + 0.02
+    most = max(1, int((page.inner + page.gap) / (NARROW + page.gap)))
+    columns = min(most, -(-len(steps) // FEW))
+    rows = -(-len(steps) // columns)
+    wide = min((page.inner - (columns - 1) * page.gap) / columns, WIDE)
+    for number, (step, text) in enumerate(zip(steps, texts, strict=True)):
+        column, row = divmod(number, rows)
+        x, y = page.left + column * (wide + page.gap), page.y + row * ROW
+        reached = step.predicted == cf.target
+        _bars(page, x, y, wide - value, number, step, reached=reached)
+        page.note(x + wide - value, y + 0.015, text, width=value + 0.05, color=INK if reached else NOTE)
+    page.y += rows * ROW
+    return page.done()
 
 
-def _broken(text: str, width: int) -> str:
-    """Return a text with each line in at most two of `width` characters; longer ones would be cut off at the edge."""
-    lines: list[str] = []
-    for line in text.replace(" %", "\u00a0%").splitlines():
-        if " " in line or len(line) <= width:
-            lines += textwrap.wrap(line, width, max_lines=2, placeholder=" …")
-            continue
-        # The name of a file: its end tells it from others.
-        name = line if len(line) <= 2 * width else f"{line[: width - 1]}…{line[-width:]}"
-        half = -(-len(name) // 2)
-        lines += [name[:half], name[half:]]
-    return "\n".join(lines).replace("\u00a0", " ")
+def _bars(page: Page, x: float, y: float, width: float, number: int, step: Step, *, reached: bool) -> None:
+    """Draw the probabilities of one step, and the badge of its edit; the step before all edits has number 0."""
+    axis = page.axes(x, y, width, ROW)
+    axis.set(xlim=(0, width), ylim=(ROW, 0))  # inches
+    axis.set_axis_off()
+    start, long = BADGE, width - BADGE - 0.06
+    axis.barh([0.065], [long], left=start, height=0.08, color=PALE)
+    axis.barh([0.065], [long * step.probability], left=start, height=0.08, color=TARGET if reached else RISE)
+    if step.own is not None:
+        axis.barh([0.13], [long * step.own], left=start, height=0.025, color=OWN)
+    badge(page, axis, 0.1, ROW / 2, number - 1)

@@ -1,0 +1,147 @@
+"""Marks: what figures draw on pictures and of swaps, each in the colour of its edit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from partswap.counterfactual import Counterfactual
+from partswap.figures.lines import width_of
+from partswap.figures.style import Page, place_of
+from partswap.palette import EDIT_INK, INK, NOTE, PALE, RISE, TARGET, edit_color
+from partswap.pictures import Marks
+from partswap.words import percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Points: width of an outline, its white rims included, at most; and at most so much of a cell's side.
+OUTLINE, OUTLINE_SHARE = 3.4, 0.2
+#: Space around the number in a badge, in its font's size; where the cell is too small for the usual one.
+PAD, TIGHT_PAD = 0.12, 0.02
+#: Cells that a zoomed region is wide.
+ZOOM = 2.0
+
+
+def mark(
+    page: Page, axis: Axes, cf: Counterfactual, marks: Marks, size: tuple[int, int], *, badges: bool = True
+) -> None:
+    """Outline cells of a picture in the colours of their edits, inside the cells; several edits of one cell nest."""
+    from matplotlib.patches import Rectangle
+
+    points = page.points(axis)
+    depth: dict[int, int] = {}
+    for number, cell in marks:
+        left, top, right, bottom = cf.grid.box(cell, size)
+        line = min(OUTLINE, OUTLINE_SHARE * points * min(right - left, bottom - top))
+        level = depth.get(cell, 0)
+        depth[cell] = level + 1
+        inset = (level + 0.5) * line / points
+        corner, wide, high = (left + inset, top + inset), right - left - 2 * inset, bottom - top - 2 * inset
+        for color, share in (("white", 1.0), (edit_color(number), 0.58)):
+            axis.add_patch(
+                Rectangle(corner, wide, high, fill=False, edgecolor=color, linewidth=share * line, joinstyle="miter")
+            )
+    if badges:
+        depth.clear()
+        for number, cell in marks:
+            level = depth.get(cell, 0)
+            depth[cell] = level + 1
+            cell_badge(page, axis, number, cf.grid.box(cell, size), level)
+
+
+def cell_badge(page: Page, axis: Axes, number: int, box: tuple[float, float, float, float], level: int = 0) -> None:
+    """Write the number of an edit into the top left corner of its cell; where it does not fit, onto its middle."""
+    left, top, right, bottom = box
+    points = page.points(axis)
+    font = page.look.badge
+    text = width_of(f"{number + 1}", font, True) * 72
+    wide, high = (text + 2 * PAD * font) / points, (font + 2 * PAD * font) / points
+    fits = (level + 1) * wide <= right - left and high <= bottom - top
+    x = left + (level + 0.5) * wide if fits else (left + right) / 2
+    y = top + high / 2 if fits else (top + bottom) / 2
+    badge(page, axis, x, y, number, PAD if fits else TIGHT_PAD)
+
+
+def badge(page: Page, axis: Axes, x: float, y: float, number: int, pad: float = PAD) -> None:
+    """Write the number of an edit at a place of an axis, in its colour; before the first one it is -1."""
+    box = {
+        "facecolor": edit_color(number) if number >= 0 else PALE,
+        "edgecolor": "white",
+        "linewidth": 0.5,
+        "boxstyle": f"round,pad={pad}",
+    }
+    style: dict[str, Any] = {"weight": "bold", "va": "center", "ha": "center", "color": EDIT_INK}
+    axis.text(x, y, f"{number + 1}", fontsize=page.look.badge, bbox=box, **style)
+
+
+def zoomed(
+    cf: Counterfactual, picture: Image.Image, cell: int
+) -> tuple[Image.Image, tuple[float, float, float, float]]:
+    """Return a square region around a cell, inside the picture, and where the cell lies in it (0 to 1)."""
+    left, top, right, bottom = cf.grid.box(cell, picture.size)
+    side = min(ZOOM * max(right - left, bottom - top), *picture.size)
+    x = min(max((left + right - side) / 2, 0), picture.width - side)
+    y = min(max((top + bottom - side) / 2, 0), picture.height - side)
+    region = picture.convert("RGB").resize((256, 256), Image.Resampling.BICUBIC, box=(x, y, x + side, y + side))
+    return region, ((left - x) / side, (top - y) / side, (right - x) / side, (bottom - y) / side)
+
+
+def zoom_axes(
+    page: Page, x: float, y: float, side: float, cf: Counterfactual, picture: Image.Image, edit: tuple[int, int]
+) -> Axes:
+    """Show a region zoomed: `edit` is its number and the cell."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Rectangle
+
+    number, cell = edit
+    region, (left, top, right, bottom) = zoomed(cf, picture, cell)
+    axis = page.image(x, y, side, region)
+    for spine in axis.spines.values():
+        spine.set(color=edit_color(number), linewidth=1.6)
+    # A cell at the border of the picture would be outlined under the frame.
+    inset = 256 * 2.2 / (72 * side)
+    x1, y1 = max(256 * left, inset), max(256 * top, inset)
+    x2, y2 = min(256 * right, 256 - inset), min(256 * bottom, 256 - inset)
+    for color, line, style in (((*to_rgb(INK), 0.45), 1.6, "solid"), ("white", 1.0, (0, (3, 2)))):
+        lines: dict[str, Any] = {"edgecolor": color, "linewidth": line, "linestyle": style}
+        axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, **lines))
+    return axis
+
+
+def swap_card(page: Page, x: float, y: float, cf: Counterfactual, number: int, part: str | None, width: float) -> float:
+    """Draw one swap: this region, an arrow, that region, the probability before and after; return its height."""
+    pictures, edit = cf.drawn(), cf.edits[number]
+    between = 0.2 if page.in_print else 0.3
+    side = (width - between) / 2
+    cell = edit.distractor_cell % cf.grid.cells
+    axis = zoom_axes(page, x, y, side, cf, pictures.query, (number, edit.query_cell))
+    zoom_axes(page, x + width - side, y, side, cf, pictures.distractors[edit.distractor_image], (number, cell))
+    arrow = 10 if page.in_print else 14
+    page.text(x + width / 2, y + side / 2 - arrow / 108, "→", width=0.4, size=arrow, ha="center", color=NOTE)
+    cell_badge(page, axis, number, (0, 0, 256, 256))
+    last, step = (cf.before, *cf.trace)[number], cf.trace[number]
+    high = side + 0.04
+    high += max(
+        page.note(at, y + high, place_of(cf, where), width=side + between / 3, lines=2)
+        for at, where in ((x, edit.query_cell), (x + width - side, cell))
+    )
+    high += 0.03
+    bar(page, x, y + high, width, last.probability, step.probability, reached=step.predicted == cf.target)
+    high += 0.1
+    gain = f"{percent(last.probability)} → {percent(step.probability)}"
+    text = f"{part}: {gain}" if part else gain
+    reached = step.predicted == cf.target and last.predicted != cf.target
+    text += ", flips" if reached else ""
+    return high + page.note(x, y + high, text, width=width, lines=2, color=INK if reached else NOTE)
+
+
+def bar(page: Page, x: float, y: float, width: float, before: float, after: float, *, reached: bool) -> None:
+    """Draw a probability of the target as a bar: what it became, and a line at what it was."""
+    axis = page.axes(x, y, width, 0.065)
+    axis.barh([0], [1], color=PALE, height=1)
+    axis.barh([0], [after], color=TARGET if reached else RISE, height=1)
+    axis.axvline(before, color=INK, linewidth=1.2)
+    axis.set(xlim=(0, 1), ylim=(-0.5, 0.5))
+    axis.set_axis_off()
