@@ -108,7 +108,8 @@ def test_a_search_nobody_waits_for_can_be_ended():
     problem = replace(problem, remember=True)
     evaluator = problem.evaluator(plan, 1024)
 
-    def stop() -> None:
+    def stop(edits: int) -> None:
+        assert edits == 0  # the query itself is looked at first
         raise KeyboardInterrupt
 
     evaluator.pulse = stop

@@ -43,7 +43,8 @@ class Known:
 class RememberingEvaluator(SwapEvaluator):
     """Answers from memory what `inner` was asked before.
 
-    `pulse` is called before anything is computed; it may raise an error to end a search that nobody waits for.
+    `pulse` is called before anything is computed, with how many edits the grids looked at have; it may raise an
+    error to end a search that nobody waits for.
     """
 
     def __init__(self, inner: SwapEvaluator) -> None:
@@ -51,7 +52,7 @@ class RememberingEvaluator(SwapEvaluator):
         self.head, self.context, self.shape = inner.head, inner.context, inner.shape
         self.query, self.donors, self.memory_bytes = inner.query, inner.donors, inner.memory_bytes
         self.measured = inner.measured
-        self.pulse: Callable[[], None] | None = None
+        self.pulse: Callable[[int], None] | None = None
         self._known: OrderedDict[Edits, Known] = OrderedDict()
         # Of every pair: two gains, a score, a flip.
         self._most = max(KEPT_LEAST, KEPT_BYTES // (13 * self.shape.cells * len(self.donors)))
@@ -96,9 +97,9 @@ class RememberingEvaluator(SwapEvaluator):
 
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
         """Return the grids after these swaps, prepared."""
-        self._beat()
-        found = self.inner.advance(_inner(prepared), state, i, j)
         assert isinstance(prepared, Tracked)
+        self._beat(prepared)
+        found = self.inner.advance(prepared.inner, state, i, j)
         edits = [prepared.edits[s] | {(a, b)} for s, a, b in zip(state.tolist(), i.tolist(), j.tolist(), strict=True)]
         return _tracked(found, edits)
 
@@ -108,8 +109,8 @@ class RememberingEvaluator(SwapEvaluator):
 
     def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
         """Yield for every state what each swap would change to first order; computed of new grids only."""
-        self._beat()
         assert isinstance(prepared, Tracked)
+        self._beat(prepared)
         known = [self._of(edits) for edits in prepared.edits]
         new = [k for k, one in enumerate(known) if (target, leads) not in one.gains]
         if new:
@@ -123,8 +124,8 @@ class RememberingEvaluator(SwapEvaluator):
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Return the target's log probability and whether the decision flips; only new swaps are evaluated."""
-        self._beat()
         assert isinstance(prepared, Tracked)
+        self._beat(prepared)
         known = [self._scores(edits, target) for edits in prepared.edits]
         scores, flipped = (torch.stack(kind)[state, i, j] for kind in zip(*known, strict=True))
         new = scores.isnan().nonzero().flatten()
@@ -139,9 +140,9 @@ class RememberingEvaluator(SwapEvaluator):
                 known[number][1][a[mine], b[mine]] = turns[mine]
         return scores, flipped
 
-    def _beat(self) -> None:
+    def _beat(self, prepared: Tracked) -> None:
         if self.pulse is not None:
-            self.pulse()
+            self.pulse(max(map(len, prepared.edits), default=0))
 
     def _of(self, edits: Edits) -> Known:
         found = self._known.setdefault(edits, Known())

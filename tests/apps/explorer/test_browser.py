@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from devices import DESKTOP, PHONE
 from partswap import Counterfactual, aviary
+from partswap.apps.explorer import server
+from partswap.apps.explorer.desk import OutdatedError
 from partswap.apps.explorer.server import Site, make_app
 from partswap.apps.explorer.view import View, read_view
 from partswap.apps.web import served_app
@@ -368,3 +371,46 @@ def test_a_long_list_of_swaps_is_folded(browser, base, site):
     page.click("details.rest summary")
     assert page.locator("ol.swaps li:visible").count() == len(site.room.solve(long))
     page.close()
+
+
+def test_a_long_search_shows_progress_and_can_be_stopped(page, site, monkeypatch):
+    solve, ended = site.room.solve, []
+
+    def long(view: View) -> Counterfactual:
+        if view.edits != 2:
+            return solve(view)
+        try:
+            for k in range(3000):
+                site.room.pulse(k // 50)
+                time.sleep(0.01)
+        except OutdatedError:
+            ended.append(view)
+            raise
+        return solve(view)
+
+    monkeypatch.setattr(site.room, "solve", long)
+    heading = page.locator("h1").inner_text()
+    page.evaluate(
+        """() => {
+            const slider = document.querySelector('#s-edits');
+            slider.value = 2;
+            slider.dispatchEvent(new Event('input', { bubbles: true }));
+        }"""
+    )
+    expect(page.locator("#progress")).to_contain_text(re.compile(r"Searching: \d+ s, sets of \d+ swaps"))
+    assert findings(page) == []
+    press(page, "#stop")
+    expect(page.locator("#progress")).to_be_hidden()
+    expect(page.locator("#result")).to_have_attribute("aria-busy", "false")
+    assert page.locator("h1").inner_text() == heading
+    assert page.locator("#s-edits").input_value() == "16"
+    slide(page, "edits", "1")  # and the explorer goes on
+    assert len(ended) == 1
+
+
+def test_a_page_does_not_wait_for_a_long_search(page, site, base, monkeypatch):
+    monkeypatch.setattr(server, "PAGE_SECONDS", -1)
+    view = site.room.settled(View(image=3))
+    page.goto(f"{base}/?{view.query()}")
+    expect(page.locator("#query")).to_be_visible()
+    assert page.locator("ol.swaps li").count() == len(site.room.solve(view))

@@ -151,7 +151,7 @@ def test_one_search_at_a_time_and_the_latest_only():
         tasks += [asyncio.create_task(desk.do("tab", lambda k=k: work(k))) for k in range(1, 6)]
         await asyncio.sleep(0.05)
         with pytest.raises(OutdatedError):
-            desk.pulse()  # the running one learns that nobody waits for it
+            desk.pulse(0)  # the running one learns that nobody waits for it
         go.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -183,7 +183,7 @@ def long_work(desk: Desk, done: list[str], reached: threading.Event) -> None:
     """Work for ten seconds, unless nobody waits for it."""
     reached.set()
     for _ in range(1000):
-        desk.pulse()
+        desk.pulse(0)
         threading.Event().wait(0.01)
     done.append("long")
 
@@ -248,12 +248,54 @@ def test_an_outdated_search_ends_early(site):
     room = site.room
     view = room.settled(View(image=1))
 
-    def stop() -> None:
+    def stop(edits: int) -> None:
         raise OutdatedError("something else was asked for.", "")
 
     room.problem(view)
     room.pulse = stop
     with pytest.raises(OutdatedError):
         room.solve(view)
-    room.pulse = lambda: None
+    room.pulse = lambda edits: None
     assert len(room.solve(view)) > 0
+
+
+def test_a_search_that_takes_longer_than_a_page_waits_goes_on_from_where_it_was(site):
+    room = site.room
+    view = room.settled(View(image=2))
+    assert room.solve_within(view, -1) is None
+    cf = room.solve_within(view, 60)
+    assert cf is not None
+    assert pairs(cf) == pairs(room.solve(view))
+
+
+def test_progress_is_told_and_work_can_be_stopped():
+    desk, ended, reached = Desk(), [], threading.Event()
+
+    def work() -> None:
+        try:
+            for k in range(1000):
+                desk.pulse(k // 10)
+                if k == 25:
+                    reached.set()
+                threading.Event().wait(0.01)
+        except OutdatedError:
+            ended.append("early")
+            raise
+
+    async def scenario() -> None:
+        task = asyncio.create_task(desk.do("tab", work))
+        await asyncio.to_thread(reached.wait, 10)
+        now = desk.progress("tab")
+        assert now.running
+        assert now.edits >= 2
+        assert now.seconds > 0.2
+        assert not desk.progress("another").running
+        desk.stop("another")
+        desk.stop("tab")
+        with pytest.raises(OutdatedError):
+            await task
+
+    asyncio.run(scenario())
+    assert ended == ["early"]
+    assert not desk.progress("tab").running
+    desk.close()

@@ -7,17 +7,16 @@ import json
 import re
 import threading
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from partswap import Counterfactual, palette
+from partswap import Counterfactual, aviary, palette
 from partswap.apps.explorer.view import View
 from partswap.search import METHODS
 
 
 def shot(side: int = 300, form: str = "PNG") -> bytes:
-    from partswap import aviary
-
     out = io.BytesIO()
     aviary.draw(3, 77).image.resize((side, side)).save(out, form)
     return out.getvalue()
@@ -112,6 +111,26 @@ def test_an_image_of_ones_own(site, client):
     assert client.get(f"/i/{site.version}/{name}.jpg").headers["content-type"] == "image/jpeg"
     assert client.get(f"/counterfactual.png?u={name}").status_code == 200
     assert 'explainer.encode(["your-image.jpg"])' in client.get(f"/python?u={name}").text
+
+
+def like_a_photograph() -> Image.Image:
+    """Return coarse and fine structure of all colours, as photographs have and drawn birds do not."""
+    rng = np.random.default_rng(0)
+    layers = [
+        Image.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8)).resize((300, 300), Image.Resampling.BICUBIC)
+        for side in (6, 24, 120)
+    ]
+    return Image.blend(Image.blend(layers[0], layers[1], 0.4), layers[2], 0.3)
+
+
+@pytest.mark.parametrize(("image", "strange"), [(like_a_photograph(), True), (aviary.draw(3, 77).image, False)])
+def test_an_image_of_another_kind_gets_a_warning(client, image, strange):
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    name = client.post("/upload", content=out.getvalue(), headers={"content-type": "application/octet-stream"}).json()[
+        "u"
+    ]
+    assert ("An image of another kind" in client.get(f"/?u={name}").text) == strange
 
 
 def test_pictures_and_the_gallery(site, client):

@@ -101,6 +101,7 @@ def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str
         mistake=None if query.label in (None, cf.query_class) else room.name(query.label),
         label=None if query.label is None else room.name(query.label),
         now=room.name(before[-1].predicted),
+        strange=room.is_strange(view),
         turns=turns_into(cf),
         weak=weaknesses(cf, room.evidence(view, cf)) if view.swaps is None else [],
         first=cf.before,

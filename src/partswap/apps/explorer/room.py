@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from PIL import Image
 
+from partswap.apps.explorer.desk import OutdatedError, Pulse
 from partswap.apps.explorer.examples import Example, candidate_images, choose_examples
+from partswap.apps.explorer.familiar import Familiar
 from partswap.apps.explorer.uploads import Uploads
 from partswap.apps.explorer.view import MOST_BEAM, MOST_DISTRACTORS, View
 from partswap.counterfactual import About, Counterfactual, Pictures
@@ -83,7 +86,7 @@ class Room:
     config: RunConfig
     uploads: Uploads
     #: Called by searches now and then; see `Desk`.
-    pulse: Callable[[], None] = lambda: None
+    pulse: Pulse = lambda edits: None
 
     def __post_init__(self) -> None:
         self._problems: Kept[dict[int, Problem]] = Kept(PROBLEMS)
@@ -202,7 +205,7 @@ class Room:
     def _watched(self, problem: Problem) -> Problem:
         evaluator = problem.evaluator(self.explainer.plan, MEMORY_MB)
         assert isinstance(evaluator, RememberingEvaluator)
-        evaluator.pulse = lambda: self.pulse()
+        evaluator.pulse = lambda edits: self.pulse(edits)
         return problem
 
     def _told(self, view: View, drawn: Sequence[int]) -> About:
@@ -238,6 +241,26 @@ class Room:
         key = view.key, view.target, count, view.method, repr(method)
         return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
 
+    def solve_within(self, view: View, seconds: float) -> Counterfactual | None:
+        """Return the counterfactual of a view, None if that takes longer; what was learned till then is kept."""
+        pulse, end, late = self.pulse, time.monotonic() + seconds, False
+
+        def watch(edits: int) -> None:
+            nonlocal late
+            pulse(edits)
+            if late := time.monotonic() > end:
+                raise OutdatedError("this takes longer.", "Ask for it apart.")
+
+        self.pulse = watch
+        try:
+            return self.solve(view)
+        except OutdatedError:
+            if not late:
+                raise
+            return None
+        finally:
+            self.pulse = pulse
+
     def checked(self, view: View) -> Counterfactual:
         """Return the counterfactual of a view with its pixel check and its images."""
         cf = self.pictured(view, self.solve(view))
@@ -249,6 +272,14 @@ class Room:
         query = UNKNOWN if view.image is None else facts[view.image]
         donors = self.drawn(view)[: cf.distractors]
         return Evidence(query, [facts[donor] if k in used else UNKNOWN for k, donor in enumerate(donors)])
+
+    @cached_property
+    def _familiar(self) -> Familiar:
+        return Familiar(self.features)
+
+    def is_strange(self, view: View) -> bool:
+        """Tell whether the image of a view is of another kind than the data set's."""
+        return view.upload is not None and self._familiar.is_strange(self.query(view).encoded.grids)
 
     def nearby(self, view: View, slider: str = "") -> Iterator[View]:
         """Yield where the sliders may be moved next, far positions early: they cost most.

@@ -6,6 +6,7 @@ import io
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,8 @@ from partswap.threads import release_threads
 
 #: Pictures never change while a server runs, and their address has its version in it.
 KEPT = "private, max-age=86400, immutable"
+#: Seconds after which a page is sent without its result, which it then asks for while it shows how far that has come.
+PAGE_SECONDS = 1.5
 #: Sides of pictures, and how many are kept ready.
 SIDES, PICTURES = {"i": pages.SIDE, "t": 160}, 600
 
@@ -42,7 +45,7 @@ class Site:
 
     def __init__(self, bench: Workbench, config: RunConfig) -> None:
         self.desk, self.uploads = Desk(), Uploads()
-        self.room = Room(bench, config, self.uploads, lambda: self.desk.pulse())
+        self.room = Room(bench, config, self.uploads, lambda edits: self.desk.pulse(edits))
         #: In the address of every picture: another server at this address has others.
         self.version = secrets.token_hex(4)
         self.pictures: Kept[bytes] = Kept(PICTURES)
@@ -71,9 +74,7 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
             wanted.append(room.settled(view))
             return work(wanted[0])
 
-        tab = request.headers.get("x-tab", "")
-        asker = f"{tab[:40]} {kind}" if tab.isalnum() else ""
-        found = await desk.do(asker, done)
+        found = await desk.do(_asker(request, kind), done)
         if kind in ("page", "view"):  # while the picture is looked at, the next positions are found
             desk.spare(partial(room.solve, near) for near in room.nearby(wanted[0]))
         return found
@@ -92,6 +93,15 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
     @app.get("/")
     async def whole(request: Request) -> Response:
         return HTMLResponse(await asked(request, lambda view: _page(site, view), "page"))
+
+    @app.get("/progress")
+    async def progress(request: Request, kind: str = "view") -> Response:
+        return JSONResponse(asdict(desk.progress(_asker(request, kind))))
+
+    @app.post("/stop")
+    async def stop(request: Request, kind: str = "view") -> Response:
+        desk.stop(_asker(request, kind))
+        return Response(status_code=204)
 
     @app.get("/palette.css")
     def palette() -> Response:
@@ -173,20 +183,30 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
     return app
 
 
+def _asker(request: Request, kind: str) -> str:
+    """Return who asks, and for what: a page of the explorer, by the name it gave itself."""
+    tab = request.headers.get("x-tab", "")
+    return f"{tab[:40]} {kind[:10]}" if tab.isalnum() else ""
+
+
 def _page(site: Site, view: View) -> str:
     room = site.room
-    cf = room.solve(view)
-    target = view.target
-    others = [(k, room.name(k), k == target) for k in sorted(room.donors_of, key=room.name) if k != cf.query_class]
+    cf = room.solve_within(view, PAGE_SECONDS)
+    target, first_guess = view.target, room.guesses(view, 1)[0][0]
+    others = [(k, room.name(k), k == target) for k in sorted(room.donors_of, key=room.name) if k != first_guess]
     sliders = pages.sliders(room, view)
     usual = view.with_(lam=View.lam, tau=View.tau, beam=View.beam)
     return pages.page(
         "page",
         view=view,
         version=site.version,
-        result=pages.result_html(room, view, cf, site.version),
+        result=(
+            pages.page("searching", query=view.query())
+            if cf is None
+            else pages.result_html(room, view, cf, site.version)
+        ),
         examples=[(one.title, one.view.key, one.view.query(), one.view.key == view.key) for one in room.examples],
-        guesses=_guesses(room, view, cf.query_class),
+        guesses=_guesses(room, view, first_guess),
         others=others,
         target=room.name(target or 0),
         sliders=[slider for slider in sliders if not slider["folded"]],

@@ -20,6 +20,7 @@
   async function ask(kind, path) {
     inFlight[kind]?.abort();
     const mine = inFlight[kind] = new AbortController();
+    const done = watch(kind);
     try {
       const response = await fetch(path, { headers: { "x-tab": tab }, signal: mine.signal });
       if (response.status === 409) return null;
@@ -32,8 +33,46 @@
         say(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
       }
       return null;
+    } finally {
+      done();
     }
   }
+
+  // Long work tells how far it has come, and can be stopped.
+  const LONG = { view: "Searching", compare: "Comparing methods" };
+  let stoppable = null;
+  function watch(kind) {
+    if (!(kind in LONG)) return () => {};
+    let timer = setTimeout(look, 700), over = false;
+    async function look() {
+      const response = await fetch(`/progress?kind=${kind}`, { headers: { "x-tab": tab } }).catch(() => null);
+      const now = response?.ok ? await response.json() : null;
+      if (over) return;
+      const edits = now?.edits > 0 ? `, sets of ${now.edits + 1} swaps` : "";
+      const text = now?.running ? `${LONG[kind]}: ${Math.round(now.seconds)} s${edits}` : "Waiting for another search";
+      if ($("progress").hidden) $("announcer").textContent = LONG[kind];
+      $("progress").querySelector(".text").textContent = text;
+      $("progress").hidden = false;
+      stoppable = kind;
+      timer = setTimeout(look, 500);
+    }
+    return () => {
+      over = true;
+      clearTimeout(timer);
+      $("progress").hidden = true;
+    };
+  }
+  $("stop").addEventListener("click", () => {
+    const kind = stoppable;
+    fetch(`/stop?kind=${kind}`, { method: "POST", headers: { "x-tab": tab } });
+    inFlight[kind]?.abort();
+    inFlight[kind] = null;
+    if (kind === "compare") {
+      form.elements.compare.checked = false;
+      form.elements.compare.dispatchEvent(new Event("change", { bubbles: true }));
+    } else restore();
+    say("Stopped.");
+  });
 
   // Where the page is to go: what the address says, and what was changed since.
   function set(name, value) {
@@ -60,6 +99,18 @@
       slider.closest(".slider").querySelector(".value").textContent = text;
       slider.setAttribute("aria-valuetext", text);
     }
+  }
+
+  // What is shown is what the sliders say again.
+  function restore() {
+    wanted = new URLSearchParams(query);
+    for (const slider of form.querySelectorAll("input[type=range]")) {
+      slider.value = wanted.get(slider.name) ?? USUAL[slider.name] ?? slider.max;
+    }
+    labels();
+    lock();
+    const heading = result.querySelector("[data-searching] h1");
+    if (heading) heading.textContent = "Stopped. Reload the page to search again, or choose other settings.";
   }
 
   async function show(how) {
@@ -319,5 +370,6 @@
   window.addEventListener("popstate", () => location.reload());
   labels();
   lock();
-  extras();
+  if (result.querySelector("[data-searching]")) show("replace");
+  else extras();
 })();
