@@ -45,11 +45,12 @@ def encode_images(
     # Cloned out of inference mode, so that gradients may flow through them later.
     contexts = [grids.context for grids in found if grids.context is not None]
     auxiliary = encoder.auxiliary
+    whole = auxiliary is None or encoder.preprocess.pictured or auxiliary.preprocess.pictured
     return Encoded(
         torch.cat([grids.values for grids in found]).clone(),
         torch.cat(logits).clone(),
         torch.cat(contexts).clone() if contexts else None,
-        auxiliary.grids(pictures, track=track) if auxiliary else None,
+        auxiliary.grids(pictures if whole else inputs, track=track) if auxiliary else None,
         [name_of(image) for image in sources],
         list(pictures),
         auxiliary.name if auxiliary else None,

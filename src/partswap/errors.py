@@ -29,6 +29,7 @@ class PartswapError(Exception):
     """Base of all partswap errors: `problem` says what is wrong, naming the thing, `fix` what the user can do.
 
     A fix names arguments in braces (``"Give {weights}."``): they are arguments in Python, flags on the command line.
+    ``{a=1|--a 1}`` is said in one way in Python and in another there.
     """
 
     def __init__(self, problem: str, fix: str = "") -> None:
@@ -49,7 +50,7 @@ def _spoken(fix: str, voice: int) -> str:
     def name(match: re.Match[str]) -> str:
         return ARGUMENTS[match[1]][voice] if match[1] in ARGUMENTS else match[0]
 
-    return re.sub(r"\{(\w+)\}", name, fix)
+    return re.sub(r"\{(\w+)\}", name, re.sub(r"\{([^{}|]+)\|([^{}|]+)\}", lambda match: match[1 + voice], fix))
 
 
 class ShapeError(PartswapError, ValueError):
@@ -82,6 +83,10 @@ class LayerError(PartswapError, ValueError):
 
 class CutError(PartswapError):
     """A model could not be cut into features and head that together equal the model."""
+
+
+class InputError(CutError):
+    """A model fails on images of the size and number of channels that it is given."""
 
 
 class NondeterministicModelError(CutError):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from partswap.counterfactual import About, Counterfactual, Pictures
 from partswap.data.base import Dataset
 from partswap.encoding import encode_images, read_images
-from partswap.errors import ClassIndexError, CutError, NoDistractorsError, SettingError, ShapeError
+from partswap.errors import ClassIndexError, CutError, InputError, NoDistractorsError, SettingError, ShapeError
 from partswap.failures import Failures, OnError
 from partswap.features import Encoded, PreparedImage
 from partswap.grid import HeatMap
@@ -31,7 +31,7 @@ from partswap.models.names import numbered
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
-from partswap.models.preprocessing import as_preprocess
+from partswap.models.preprocessing import as_preprocess, assumption, misfit
 from partswap.notes import Note
 from partswap.pixels import PixelJudge, pairs_of, with_check
 from partswap.preprocess import Tensors, stacked
@@ -142,8 +142,13 @@ class Explainer:
         self.preprocess = as_preprocess(preprocess, model)
         if tensors is not None:
             self.preprocess = replace(self.preprocess, tensors=tensors)
-        self.model, self.cut, note = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
+        try:
+            self.model, self.cut, note = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
+        except InputError as error:
+            raise misfit(error, model, self.preprocess) from error
         self._note(note)
+        assumed = assumption(self.preprocess)
+        self._note(Note("preprocess", assumed) if assumed else None)
         self.plan = HeadPlan(self.cut.head, self.cut.grid)
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.patient(method)
@@ -372,7 +377,10 @@ class Explainer:
     def _problem(self, cf: Counterfactual) -> Problem:
         """Return what was asked, from the images."""
         shown = cf.pictures
-        given = cf.images() if shown is None else map(self.preprocess.tensor, (shown.query, *shown.distractors))
+        whole = shown is None or not self.preprocess.pictured
+        given = (
+            cf.images() if whole or shown is None else map(self.preprocess.tensor, (shown.query, *shown.distractors))
+        )
         every = self.encode(list(given))
         query, donors = every.select([0]).to(self.device), every.select(range(1, len(every))).to(self.device)
         aux: dict[str, Any] = {"query_aux": None if query.aux is None else query.aux[0], "distractor_aux": donors.aux}
@@ -383,6 +391,11 @@ class Explainer:
             raise SettingError(
                 "the pixel check needs the images, and only their features are here.",
                 "Pass images, or what encode returned for them; or leave out {pixel}.",
+            )
+        if not self.preprocess.pictured:
+            raise SettingError(
+                f"the pixel check pastes pictures, and the model takes {self.preprocess.channels} channels.",
+                "Leave out {pixel}.",
             )
         how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size}
         return PixelJudge(self.cut, self.preprocess, pictures.query, pictures.distractors, target, **how)

@@ -108,6 +108,19 @@ class Preprocess:
         """How many channels the model's images have."""
         return len(self.mean)
 
+    @property
+    def pictured(self) -> bool:
+        """Whether a picture, grey or in colours, holds all that the model sees."""
+        return self.channels in (1, 3)
+
+    def described(self) -> str:
+        """Return it in words."""
+        high, wide = self.shape
+        numbers = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
+        squashed = ", squashed" if self.fit == "squash" else ""
+        short = f"short side {self.resize}, centre " if self.resize and not squashed else ""
+        return f"{short}{wide} x {high}{squashed}, mean {next(numbers)}, std {next(numbers)}"
+
     def probe(self) -> Tensor:
         """Return two images of noise of the shape that the model gets, ``(2, channels, height, width)``."""
         return torch.randn(2, self.channels, *self.shape, generator=torch.Generator().manual_seed(0))
@@ -177,7 +190,7 @@ class Preprocess:
 
     def tensor(self, canvas: Image.Image) -> Tensor:
         """Return a canvas as a standardised ``(channels, height, width)`` tensor."""
-        if self.channels not in (1, 3):
+        if not self.pictured:
             raise SettingError(
                 f"the model takes images of {self.channels} channels, and a picture shows three.",
                 "Pass the images themselves: arrays (height, width, channels) or tensors.",
@@ -194,7 +207,7 @@ class Preprocess:
 
     def read(self, source: ImageLike) -> Image.Image | NDArray[np.uint8]:
         """Return an image as an RGB picture, or as an array ``(height, width, channels)`` where that is not enough."""
-        return read_image(source) if self.channels in (1, 3) else read_bands(source, self.channels)
+        return read_image(source) if self.pictured else read_bands(source, self.channels)
 
     def __call__(self, source: ImageLike) -> tuple[Tensor, Image.Image]:
         """Return the model's input ``(channels, height, width)`` and the picture of it."""

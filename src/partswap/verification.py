@@ -103,7 +103,8 @@ def _cut_as(cf: Counterfactual, model: nn.Module) -> Cut:
             "Pass the head and the grids: cf.verify(head, query, distractors).",
         )
     wide, high = cf.source["seen"]["canvas"]
-    probe = torch.randn(2, 3, high, wide, generator=torch.Generator().manual_seed(0)).to(device_of(model))
+    channels = len(cf.source.get("preprocess", {}).get("mean", (0, 0, 0)))
+    probe = torch.randn(2, channels, high, wide, generator=torch.Generator().manual_seed(0)).to(device_of(model))
     return cut_as_logits(model, cf.source["layer"], probe)[1]
 
 

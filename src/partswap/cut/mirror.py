@@ -17,7 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from partswap.errors import CutError, LayerError, NondeterministicModelError, NonFiniteError, ShapeError, suggest
+from partswap.errors import (
+    CutError,
+    InputError,
+    LayerError,
+    NondeterministicModelError,
+    NonFiniteError,
+    ShapeError,
+    suggest,
+)
 
 DEFAULT_SIZE = 224
 # Numbers kept of every layer's output, to recognise it by.
@@ -198,7 +206,7 @@ def run(twin: nn.Module, probe: Tensor) -> Any:
                 _wrapped(f"self.model(images, {', '.join(f'{name}=...' for name in more)})"),
             ) from error
         dtype = str(probe.dtype).removeprefix("torch.")
-        raise CutError(
+        raise InputError(
             f"the model fails on a batch of shape {tuple(probe.shape)} in {dtype}: {type(error).__name__}: {error}.",
             "Pass `probe`, a batch of at least two images of the size the model takes"
             + (", or model.float()." if probe.dtype in (torch.float16, torch.bfloat16) else "."),
@@ -220,8 +228,8 @@ def _wrapped(logits: str) -> str:
     )
 
 
-def make_probe(twin: nn.Module, probe: Tensor | None) -> Tensor:
-    """Return two images of the size, device and dtype that a mirror takes: random, or from `probe`."""
+def make_probe(twin: nn.Module, probe: Tensor | None, size: tuple[int, int] | None = None) -> Tensor:
+    """Return two images of the size, device and dtype that a mirror takes: random (of `size`), or from `probe`."""
     device = next((p.device for p in twin.parameters()), torch.device("cpu"))
     if probe is not None:
         if not isinstance(probe, Tensor) or probe.ndim != 4 or not probe.numel():
@@ -230,24 +238,36 @@ def make_probe(twin: nn.Module, probe: Tensor | None) -> Tensor:
         if len(probe) == 1:  # one image cannot show that a batch size was baked in
             probe = torch.cat([probe, probe.flip(-1)])
         return _in_dtype(twin, probe.detach()[:2].to(device))
-    first = next((m for m in twin.modules() if isinstance(m, nn.Conv2d)), None)
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(2, 3 if first is None else first.in_channels, *image_size(twin), generator=generator)
-    images = _in_dtype(twin, images.to(device))
-    # The first convolution is not always what sees the images: something may stand before it.
-    return images if images.shape[1] <= 3 or _runs(twin, images) else images[:, :3]
+    images = torch.randn(2, input_channels(twin, size), *(size or image_size(twin)), generator=generator)
+    return _in_dtype(twin, images.to(device))
+
+
+def input_channels(model: nn.Module, size: tuple[int, int] | None = None) -> int:
+    """Return how many channels the images of a model have, as far as it shows.
+
+    Those of its first convolution, unless it runs on images of three, which something before it may bring to that.
+    """
+    first = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
+    channels = 3 if first is None else first.in_channels
+    if channels == 3 or any(parameter.is_meta for parameter in model.parameters()):
+        return channels
+    twin = mirror(model)
+    colours = torch.zeros(2, 3, *(size or image_size(twin)), device=next(twin.parameters()).device)
+    return 3 if runs(twin, _in_dtype(twin, colours)) else channels
 
 
 def _in_dtype(twin: nn.Module, images: Tensor) -> Tensor:
     """Return images in the dtype of the weights; if they have several, the first that the network runs with."""
     dtypes = [d for d in dict.fromkeys(p.dtype for p in twin.parameters()) if d in _FLOATS] or [torch.float32]
-    fitting = (images.to(dtype) for dtype in dtypes if len(dtypes) == 1 or _runs(twin, images.to(dtype)))
+    fitting = (images.to(dtype) for dtype in dtypes if len(dtypes) == 1 or runs(twin, images.to(dtype)))
     return next(fitting, images.to(dtypes[0]))
 
 
-def _runs(twin: nn.Module, images: Tensor) -> bool:
+def runs(twin: nn.Module, images: Tensor) -> bool:
+    """Tell whether a mirror runs on images."""
     try:
-        with quiet(images.device):
+        with quiet(images.device), torch.no_grad():
             twin(images)
     except Exception:  # whatever a layer of another dtype or width raises
         return False

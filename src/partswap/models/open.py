@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from partswap import aviary
@@ -74,8 +73,7 @@ def open_classifier(
 def describe(model: nn.Module, architecture: str, names: Any = None, preprocess: Any = None) -> Classifier:
     """Return a model with what it says of itself: how it wants its images, and what its classes are called."""
     preprocess = as_preprocess(preprocess, model)
-    probe = torch.zeros(2, 3, *preprocess.shape, device=device_of(model), dtype=dtype_of(model))
-    rows = outputs_of(model, probe)
+    rows = outputs_of(model, preprocess.probe().to(device_of(model), dtype_of(model)))
     if rows is None:  # the cut says what is wrong with it
         return Classifier(model, architecture, (), preprocess)
     classes = max(int(rows.shape[1]), 2)  # one logit speaks for two classes

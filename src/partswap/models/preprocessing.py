@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
-from partswap.errors import PartswapError, SettingError
+from partswap.cut.mirror import input_channels, make_probe, mirror, runs
+from partswap.errors import InputError, PartswapError, SettingError
 from partswap.models.huggingface import HuggingFaceClassifier, is_processor, preprocess_of_processor
 from partswap.preprocess import Preprocess
 from partswap.transforms import CustomPreprocess
+
+#: Sides of images that networks are trained with, to find out which one takes.
+SIZES = (32, 28, 64, 96, 48, 128, 160, 192, 224, 256, 299, 384, 448, 512)
 
 
 def preprocess_for(model: nn.Module) -> Preprocess:
     """Return the preprocessing a model was trained with.
 
     timm models carry theirs, models of Hugging Face that of their folder, and any model may have an attribute
-    `preprocess` (see `as_preprocess`); for others it is ImageNet's: short side 256, centre 224.
+    `preprocess` (see `as_preprocess`). For others it is assumed, and says so: as for ImageNet (short side 256, centre
+    224), of other channels than three pixels of 0 to 1.
     """
     _check_no_step(model)
     own = getattr(model, "preprocess", None)  # a model may carry it; a method of that name is something else
@@ -30,12 +36,57 @@ def preprocess_for(model: nn.Module) -> Preprocess:
                 f"{model.unprepared} has no preprocessor_config.json, so how its images are prepared is unknown.",
                 "Save the image processor there too, processor.save_pretrained(folder), or say it: {preprocess}.",
             )
-        return _of_size(getattr(model.config, "image_size", None))
+        return replace(_of_size(getattr(model.config, "image_size", None)), assumed="mean and std as for ImageNet")
     config = getattr(model, "pretrained_cfg", None)
     if not isinstance(config, Mapping) or "mean" not in config:
-        return Preprocess(224, 256)
+        channels = input_channels(model)
+        if channels != 3:
+            return Preprocess(224, 256, (0.0,) * channels, (1.0,) * channels, assumed="pixels of 0 to 1")
+        return Preprocess(224, 256, assumed="as for ImageNet")
     embed = getattr(model, "patch_embed", None)
-    return of_timm(config, getattr(embed, "img_size", None))
+    usual = of_timm(config, getattr(embed, "img_size", None))
+    published, classes = config.get("num_classes"), getattr(model, "num_classes", None)
+    if published and classes and published != classes:
+        return replace(usual, assumed=f"as timm says of its weights for {published} classes, not {classes}")
+    return usual
+
+
+def assumption(preprocess: Preprocess) -> str:
+    """Return what is assumed of images and where it comes from, in words; empty if the model or a user says it."""
+    if not preprocess.assumed:
+        return ""
+    return (
+        f"preprocessing is assumed, {preprocess.assumed}: {preprocess.described()}. If the model was trained "
+        "otherwise, say how (preprocess=, or --preprocess, --size, --resize, --mean, --std)."
+    )
+
+
+def misfit(error: InputError, model: nn.Module, preprocess: Preprocess) -> InputError:
+    """Return the error of a model that fails on what `preprocess` makes, with a size and channels that it takes."""
+    twin, where = mirror(model), next((p.device for p in model.parameters()), None)
+    shapes = ((p, make_probe(twin, p.probe().to(where))) for p in _others(model, preprocess))
+    taken = next((p for p, probe in shapes if runs(twin, probe)), None)
+    if taken is None:
+        return InputError(error.problem, "Say what it takes: {preprocess=Preprocess(...)|--size, --mean and --std}.")
+    values, flags = str(taken.size), f"--size {taken.size}"
+    if taken.channels != preprocess.channels:
+        numbers = ",".join("0" * taken.channels), ",".join("1" * taken.channels)
+        flags += f" --mean {numbers[0]} --std {numbers[1]}"
+    if taken.channels != 3:
+        values += f", mean={taken.mean}, std={taken.std}"
+    what = f"{taken.size} x {taken.size}, {taken.channels} channel{'s' * (taken.channels > 1)}"
+    fix = f"It takes images of {what}: say {{preprocess=Preprocess({values})|{flags}}}, and its mean and std."
+    return InputError(error.problem, fix)
+
+
+def _others(model: nn.Module, preprocess: Preprocess) -> Iterator[Preprocess]:
+    """Yield what else a model may want, the likeliest first."""
+    counts = dict.fromkeys([preprocess.channels, input_channels(model), 3, 1])
+    for channels in counts:
+        same = preprocess.mean, preprocess.std
+        mean, std = same if channels == preprocess.channels else ((0.0,) * channels, (1.0,) * channels)
+        for size in SIZES:
+            yield Preprocess(size, None, mean, std)
 
 
 def as_preprocess(given: Any, model: nn.Module) -> Preprocess:
@@ -54,7 +105,7 @@ def as_preprocess(given: Any, model: nn.Module) -> Preprocess:
     if is_processor(given):
         return preprocess_of_processor(given)
     if callable(given):
-        return CustomPreprocess.of(given)
+        return CustomPreprocess.of(given, channels=input_channels(model))
     raise SettingError(
         f"preprocess is a {type(given).__name__}.",
         "Give a Preprocess, a timm configuration, an image processor, or a function from a PIL image to a tensor.",

@@ -76,11 +76,17 @@ class Auxiliary:
             return None
         return float(nearness(to_cells(grids), self.model.known)) / self.usual
 
-    def inputs(self, canvases: Sequence[Image]) -> Tensor:
-        """Return images as the classifier sees them as the batch ``(n, 3, H, W)`` that the model gets."""
+    def inputs(self, canvases: Sequence[Image | Tensor]) -> Tensor:
+        """Return images as the classifier sees them as the batch ``(n, channels, H, W)`` that the model gets.
+
+        They are pictures, or the classifier's own inputs where a picture cannot hold all channels.
+        """
+        tensors = [canvas for canvas in canvases if isinstance(canvas, Tensor)]
+        if tensors:
+            return torch.stack(tensors).to(device_of(self.model))
         size = self.preprocess.shape[::-1]
         # Resized, never cropped: cells of both grids must show the same places.
-        resized = [canvas.resize(size, Resampling.BILINEAR) for canvas in canvases]
+        resized = [canvas.resize(size, Resampling.BILINEAR) for canvas in canvases if not isinstance(canvas, Tensor)]
         return torch.stack([self.preprocess.tensor(canvas) for canvas in resized]).to(device_of(self.model))
 
     def reader(self, data: Readable, preprocess: Preprocess) -> Callable[[int], Tensor]:
@@ -99,7 +105,7 @@ class Auxiliary:
         return grids
 
     @torch.no_grad()
-    def grids(self, canvases: Sequence[Image], *, batch: int = 32, track: Track = no_progress) -> Tensor:
+    def grids(self, canvases: Sequence[Image | Tensor], *, batch: int = 32, track: Track = no_progress) -> Tensor:
         """Return the auxiliary grids ``(n, e, h, w)`` of images as the classifier sees them."""
         grids = []
         with track("auxiliary features", len(canvases)) as advance:
