@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from partswap.models.zoo import load_model
     from partswap.preprocess import Preprocess
     from partswap.search import METHODS, SearchSettings, find_counterfactual, find_counterfactuals
+    from partswap.search.follow import OwnSwaps
 
 #: Where each public name lives.
 _HOMES = {
@@ -48,6 +49,7 @@ _HOMES = {
         "models.zoo": ("load_model",),
         "preprocess": ("Preprocess",),
         "search": ("METHODS", "SearchSettings", "find_counterfactual", "find_counterfactuals"),
+        "search.follow": ("OwnSwaps",),
     }.items()
     for name in names
 }
@@ -65,6 +67,7 @@ __all__ = [
     "GridShape",
     "Grids",
     "HeadPlan",
+    "OwnSwaps",
     "PartswapError",
     "Preprocess",
     "SearchSettings",

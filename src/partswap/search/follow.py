@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -10,6 +12,7 @@ from torch import nn
 from partswap.counterfactual import Counterfactual, Step
 from partswap.errors import SettingError
 from partswap.heads import HeadPlan
+from partswap.search.methods.base import Method
 from partswap.search.problem import Problem
 
 
@@ -39,3 +42,28 @@ def follow(
             steps.append(Step(float(said[target]), int(logits.argmax()), own=float(said[before.predicted])))
     found = {"evaluator": evaluator.name}
     return problem.answer(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))
+
+
+@dataclass(frozen=True)
+class OwnSwaps(Method):
+    """Swaps that someone else chose, as a method: nothing is searched.
+
+    Parameters
+    ----------
+    edits : sequence of (int, int)
+        Query cell and distractor cell of each swap, as flat indices.
+    """
+
+    name: ClassVar[str] = "own swaps"
+    title: ClassVar[str] = "own swaps"
+    flips: ClassVar[bool] = False
+
+    edits: Sequence[tuple[int, int]] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return no settings: the result holds the edits."""
+        return {}
+
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
+        """Say what the model makes of each swap."""
+        return follow(head, problem, self.edits, method=self.name)

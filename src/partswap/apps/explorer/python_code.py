@@ -1,57 +1,85 @@
-"""The Python that reproduces a view, from the same features."""
+"""The Python that reproduces a view: public names, images, names of classes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from partswap.apps.explorer.room import Room
 from partswap.apps.explorer.view import View
+from partswap.models.blend import Blend
 from partswap.runs.config import RunConfig
 from partswap.search import METHODS, Method
-
-#: What decides which features there are.
-FIELDS = ("data", "path", "split", "options", "model", "weights", "classes", "layer", "auxiliary", "tau", "precision")
 
 
 def python_of(room: Room, view: View) -> str:
     """Return a program that makes the counterfactual of a view; a dropped image is named as a file to be filled in."""
-    own = view.swaps is not None
     donors = room.drawn(view)[: room.count(view)]
-    imports = [
-        "from partswap import METHODS" if not own else "",
-        "from partswap.runs.config import RunConfig",
-        "from partswap.runs.workbench import open_workbench",
-        "from partswap.search.follow import follow" if own else "",
-        "from partswap.search.problem import Problem" if own else "",
-    ]
-    lines = [line for line in imports if line]
-    lines += ["", f"bench = open_workbench(RunConfig({_arguments(_told(room.config))}))"]
-    lines += ["explainer, features = bench.explainer, bench.encodings  # computed once, then read from the cache"]
+    auxiliary = room.explainer.auxiliary
+    # One that was trained says what is usual to it; the others are fitted to the data set.
+    fitted = auxiliary is not None and isinstance(auxiliary.model, Blend) and auxiliary.usual is None
+    method, how = _method(room, view)
     if view.upload is not None:
-        lines += ['query = explainer.encode(["your-image.jpg"])  # the image you dropped']
+        query = ["image = 'your-image.jpg'  # the image you dropped"]
     else:
-        lines += [f"query = features.select([{view.image}])  # {_comment(room.query(view).name)}"]
-    lines += [f"distractors = features.select({donors})"]
-    lines += [f"target = {view.target}  # {_comment(room.name(view.target or 0))}", ""]
-    if own:
-        lines += ["problem = Problem.of(query.cut_grids, distractors.grids, target)"]
-        lines += [f"cf = follow(explainer.plan, problem, {list(view.swaps or ())})"]
-    else:
-        lines += [f"method = METHODS.get({view.method!r})({_arguments(_settings(room.method(view), view.method))})"]
-        lines += ["cf = explainer.explain(query, distractors, target, method=method, keep_misclassified=True)"]
-    return "\n".join([*lines, "print(cf)", ""])
+        query = [f"image = data[{view.image}]  # {_comment(room.query(view).name)}"]
+    return "\n".join(
+        [
+            f"from partswap import {', '.join(sorted(['Explainer', 'open_dataset', method]))}",
+            *(["from partswap.features import fitted_auxiliary"] if fitted else []),
+            "",
+            f"data = open_dataset({_data(room.config)})",
+            f"explainer = Explainer({_model(room.config)}, class_names=data.classes)",
+            *(
+                [
+                    "fitted = fitted_auxiliary(data, explainer.auxiliary, explainer.preprocess)",
+                    "explainer = explainer.with_auxiliary(fitted)",
+                ]
+                if fitted
+                else []
+            ),
+            *query,
+            f"examples = [data[k] for k in {donors}]",
+            f"method = {how}",
+            "cf = explainer.explain(",
+            f"    image, examples, target={_target(room, view)}, method=method, keep_misclassified=True",
+            ")",
+            "print(cf)",
+            'cf.plot("counterfactual.png")',
+            "",
+        ]
+    )
 
 
-def _told(config: RunConfig) -> dict[str, Any]:
-    """Return the fields of a configuration that are not as usual."""
-    told = {}
-    for name in FIELDS:
-        value = getattr(config, name)
-        if value != RunConfig.model_fields[name].default:
-            told[name] = str(value) if isinstance(value, Path) else value
-    return told
+def _target(room: Room, view: View) -> str:
+    """Return the class as a name, where one class only has it, else as an index."""
+    assert view.target is not None
+    names = list(room.explainer.class_names or ())
+    name = names[view.target] if names else ""
+    return repr(name) if names.count(name) == 1 else str(view.target)
+
+
+def _data(config: RunConfig) -> str:
+    arguments = [repr(config.data)]
+    if config.path is not None:
+        arguments.append(repr(str(config.path)))
+    if config.split != RunConfig.model_fields["split"].default:
+        arguments.append(f"split={config.split!r}")
+    return ", ".join([*arguments, *([_arguments(config.options)] if config.options else [])])
+
+
+def _model(config: RunConfig) -> str:
+    given = {"layer": config.layer, "weights": None if config.weights is None else str(config.weights)}
+    given = {name: value for name, value in given.items() if value is not None}
+    return f"{str(config.model)!r}, {_arguments({**given, 'auxiliary': config.auxiliary})}"
+
+
+def _method(room: Room, view: View) -> tuple[str, str]:
+    """Return the public name that makes the method, and how it is made."""
+    if view.swaps is not None:
+        return "OwnSwaps", f"OwnSwaps(edits={list(view.swaps)})"
+    return "METHODS", f"METHODS.get({view.method!r})({_arguments(_settings(room.method(view), view.method))})"
 
 
 def _settings(method: Method, name: str) -> dict[str, Any]:
@@ -61,8 +89,8 @@ def _settings(method: Method, name: str) -> dict[str, Any]:
     return {name: getattr(method, name) for name in known if getattr(method, name) != getattr(usual, name)}
 
 
-def _arguments(told: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in told.items())
+def _arguments(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def _comment(text: str) -> str:
