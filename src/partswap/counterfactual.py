@@ -19,6 +19,7 @@ from partswap.errors import FileFormatError, ImageError, SettingError, ShapeErro
 from partswap.frame import Frame, PixelBox
 from partswap.grid import GridShape
 from partswap.notes import Note
+from partswap.store import write_text
 from partswap.words import Words, decimal
 from partswap.words import percent as percent
 
@@ -465,11 +466,7 @@ class Counterfactual:
     def save(self, path: str | Path) -> Path:
         """Write JSON; the file is complete or not there at all."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        part = path.with_name(path.name + ".part")
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(path)
+        write_text(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
         return path
 
     @classmethod

@@ -126,6 +126,10 @@ class FileFormatError(PartswapError):
     """A file is truncated, foreign, or written by an incompatible version."""
 
 
+class WriteError(PartswapError, OSError):
+    """A file cannot be written: the disk is full or read-only, or the place is not ours."""
+
+
 class MissingDependencyError(PartswapError, ImportError):
     """An optional package is needed for what was asked."""
 

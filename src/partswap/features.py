@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
-from safetensors.torch import save_file
 from torch import Tensor
 
 from partswap.cut.network import Cut
@@ -31,10 +30,10 @@ from partswap.models.auxiliaries import Auxiliary
 from partswap.models.blend import COMPONENTS, Blend, some_cells
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast, device_of
-from partswap.models.weights import read_weights
+from partswap.models.weights import read_weights, write_tensors
 from partswap.preprocess import Preprocess, stacked
 from partswap.progress import Track, no_progress
-from partswap.store import Mapped, Store, default_cache, digest_of, give_usual_mode
+from partswap.store import Mapped, Store, default_cache, digest_of
 
 BATCH = 32
 #: Images, and cells of them, that layers are fitted on, at most.
@@ -312,11 +311,7 @@ def fitted_auxiliary(
                     advance(len(inputs))
 
             found = blend.fitted(some_cells(grids(), FITTED_CELLS, len(chosen)), components)
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{os.getpid()}.tmp"
-        save_file({name: getattr(found, name).contiguous() for name in ("mean", "basis", "offset")}, temporary)
-        give_usual_mode(temporary)
-        os.replace(temporary, state)
+        write_tensors(state, {name: getattr(found, name) for name in ("mean", "basis", "offset")}, place="cache")
     kept = read_weights(state)
     return replace(auxiliary, model=blend.with_state(kept["mean"], kept["basis"], kept["offset"]))
 

@@ -20,7 +20,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError, features
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from partswap.errors import ImageError, NoDistractorsError, ShapeError
+from partswap.errors import ImageError, NoDistractorsError, SettingError, ShapeError
+from partswap.store import write_with
 
 #: The formats of photographs and drawings, as Pillow calls them; its builds lack some, and plugins add others.
 FORMATS = frozenset(
@@ -295,3 +296,11 @@ def _batch_of(batch: Any) -> list[ImageLike] | None:
     if not isinstance(labels, Tensor) or labels.shape != images.shape[:1] or labels.is_floating_point():
         return None if not isinstance(batch, Mapping) else list(images)
     return [(image, int(label)) for image, label in zip(images, labels, strict=True)]
+
+
+def save_image(image: Image.Image, path: Path, **how: Any) -> None:
+    """Write an image in the format of the name's suffix, whole or not at all; see `partswap.store.writing`."""
+    kind = Image.registered_extensions().get(path.suffix.lower())
+    if kind not in Image.SAVE:
+        raise SettingError(f"{path} has no suffix of an image.", "Use .png or .jpg.")
+    write_with(path, lambda file: image.save(file, kind), **how)

@@ -9,10 +9,14 @@ The folder's name holds a digest of the key: other inputs, another folder, so no
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -22,10 +26,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError
+from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError, WriteError
 
 #: The file that is locked, in the folder that is meant.
 LOCK = ".lock"
+#: Files that are being written.
+TEMPORARY = ".*.tmp"
+#: What a full disk says: there is no room, not for this user, not for so large a file.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+RESUMES = ": it goes on from here."
 
 
 def default_cache() -> Path:
@@ -40,13 +49,138 @@ def digest_of(key: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def write_json(path: Path, content: object, *, private: bool = False) -> None:
-    """Write JSON so that the file is whole or absent, whenever the process dies; `private`: for its owner only."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    if private:
-        make_private(temporary)
-    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-    os.replace(temporary, path)
+@contextmanager
+def write_errors(path: Path, *, place: str = "", resumes: bool = False) -> Iterator[None]:
+    """Let what the system has against writing `path` be a partswap error that names it and what to do.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file or folder that is written.
+    place : str
+        The argument it was given by (see `partswap.errors.ARGUMENTS`).
+    resumes : bool
+        The same command, run again, goes on where it stopped.
+    """
+    try:
+        yield
+    except PartswapError:
+        raise
+    except Exception as error:  # safetensors has a class of its own for what the system says
+        number = _number_of(error)
+        if number is None:
+            raise
+        other = f"choose another place{f' ({{{place}}})' if place else ''}"
+        if number in FULL:
+            reason, fix = "the disk is full", f"Make room, or {other}, and run again{RESUMES if resumes else '.'}"
+        else:
+            reason, fix = os.strerror(number), f"C{other[1:]}, or change its permissions."
+        raise WriteError(f"{path} cannot be written: {reason}.", fix) from error
+
+
+def _number_of(error: Exception) -> int | None:
+    """Return the system's number of an error, also of one that came through Rust."""
+    if isinstance(error, OSError):
+        return error.errno
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return int(number[1]) if number else None
+
+
+@contextmanager
+def writing(
+    path: Path, *, private: bool = False, durable: bool = False, place: str = "", resumes: bool = False
+) -> Iterator[Path]:
+    """Give another name to write to; once that is done the file takes the name `path`, and never if it is not.
+
+    Whatever goes wrong, nothing is left; `write_errors` says how that is told. Every writer has a name of its own,
+    so the last of several wins. A device is written to itself.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file; folders that are missing are made.
+    private : bool
+        For its owner only.
+    durable : bool
+        Wait until the disk has it.
+    place, resumes
+        See `write_errors`.
+    """
+    with write_errors(path, place=place, resumes=resumes):
+        target = Path(os.path.realpath(path))
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            yield target
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+        try:
+            mode = _make(temporary, 0o600 if private else 0o666)
+            yield temporary
+            temporary.chmod(mode)  # safetensors makes its files for their owner only
+            if durable:
+                _sync(temporary)
+            os.replace(temporary, target)
+            if durable:
+                _sync(target.parent)  # the new name too, before anyone counts on it
+        except BaseException:
+            for leftover in temporary.parent.glob(f"{glob.escape(temporary.name)}*"):  # SQLite makes several
+                leftover.unlink(missing_ok=True)
+            raise
+
+
+def _make(path: Path, mode: int) -> int:
+    """Make an empty file and return the mode it has: what is asked for, less what the umask forbids."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        return stat.S_IMODE(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what `writing` left in a folder, and in those in it, when its process was killed; nobody may write now."""
+    for leftover in folder.rglob(TEMPORARY):
+        leftover.unlink(missing_ok=True)
+
+
+def make_folder(path: Path, *, place: str = "") -> None:
+    """Make a folder and those it is in; see `write_errors`."""
+    with write_errors(path, place=place):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def write_bytes(path: Path, content: bytes | bytearray | memoryview, **how: Any) -> None:
+    """Write a file that is whole or absent; see `writing`."""
+    with writing(path, **how) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_with(path: Path, write: Callable[[io.BytesIO], object], **how: Any) -> None:
+    """Write what `write` puts into an open file, likewise.
+
+    It is a file in memory: neither Pillow nor Arrow notices every disk that is full.
+    """
+    file = io.BytesIO()
+    write(file)
+    write_bytes(path, file.getbuffer(), **how)
+
+
+def write_text(path: Path, content: str, **how: Any) -> None:
+    """Write a text likewise, in UTF-8."""
+    write_bytes(path, content.encode(), **how)
+
+
+def write_json(path: Path, content: object, **how: Any) -> None:
+    """Write JSON likewise."""
+    write_text(path, json.dumps(content, indent=1, sort_keys=True) + "\n", **how)
 
 
 def read_json(path: Path) -> Any:
@@ -55,16 +189,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not valid JSON ({error}).", "Delete it and run again.") from error
-
-
-def give_usual_mode(path: Path) -> None:
-    """Let a file be read by whom the umask says; safetensors writes its files for their owner only."""
-    probe = path.with_name(f".{path.name}.{os.getpid()}.mode")
-    probe.touch()  # asking for the umask would change it, for other threads too
-    try:
-        path.chmod(probe.stat().st_mode & 0o777)
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 def check_writable(path: Path, *, folder: bool) -> None:
@@ -198,18 +322,12 @@ class Store:
                 f"{self.folder.name} at {self.done} of {self.count}.",
                 "Give every array the same number of rows, no more than are missing.",
             )
-        try:
-            for name, array in rows.items():
+        for name, array in rows.items():
+            with write_errors(self.folder / f"{name}.npy", place="cache", resumes=True):
                 self._write(name, np.ascontiguousarray(array))
-            self.done += lengths.pop()
-            write_json(self.folder / "progress.json", {"done": self.done})
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise PartswapError(
-                f"the disk of {self.folder} is full after {self.done} of {self.count} rows.",
-                "Make room, or choose another cache folder ({cache}), and run again: it goes on from here.",
-            ) from error
+        done = self.done + lengths.pop()
+        write_json(self.folder / "progress.json", {"done": done}, place="cache", resumes=True)
+        self.done = done
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -231,14 +349,7 @@ class Store:
     def _open(self) -> None:
         progress = self.folder / "progress.json"
         if not (self.folder / "key.json").exists():
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                write_json(self.folder / "key.json", self.key)
-            except OSError as error:
-                raise SettingError(
-                    f"the cache folder {self.folder.parent} cannot be written to ({error.strerror}).",
-                    "Choose another ({cache}).",
-                ) from error
+            write_json(self.folder / "key.json", self.key, place="cache")
         if progress.exists():
             done = read_json(progress).get("done")
             if isinstance(done, int) and 0 <= done <= self.count:

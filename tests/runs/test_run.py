@@ -4,6 +4,7 @@ import csv
 import errno
 import json
 import multiprocessing as mp
+import os
 import pickle
 import random
 import shutil
@@ -277,8 +278,8 @@ def test_a_full_disk_is_an_error_and_the_run_goes_on_later(whole_run, tmp_path, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write(made.shards()[0])
-    monkeypatch.setattr(records.os, "fsync", full)
-    with pytest.raises(PartswapError, match=r"is full\. Make room and run the same command again"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PartswapError, match=r"is full\. Make room.* and run again: it goes on from here"):
         write(made.shards()[1])
     monkeypatch.undo()
     assert not list(made.folder.rglob("*.tmp"))

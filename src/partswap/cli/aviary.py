@@ -20,8 +20,9 @@ def sheet(
 ) -> None:
     """Draw a contact sheet: one bird of every species."""
     from partswap.aviary.sheet import contact_sheet
+    from partswap.images import save_image
 
-    contact_sheet(seed, keypoints=keypoints).save(out)
+    save_image(contact_sheet(seed, keypoints=keypoints), out, place="out")
     say(f"drew {out}")
 
 
@@ -33,12 +34,12 @@ def save(
 ) -> None:
     """Write birds as files, one folder per species."""
     from partswap.data.sets.aviary import Aviary
+    from partswap.images import save_image
 
     data = Aviary(split, per_class=per_class)
     for index in range(len(data)):
         folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
-        folder.mkdir(parents=True, exist_ok=True)
-        data.bird(index).image.save(folder / f"{index // len(data.classes):04d}.png")
+        save_image(data.bird(index).image, folder / f"{index // len(data.classes):04d}.png", place="out")
     say(f"{len(data)} birds in {out}")
 
 

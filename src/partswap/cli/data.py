@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from partswap.cli.options import DataOptions, console, output_file, say
-from partswap.errors import SettingError
 from partswap.options import parse_options
 from partswap.runs.config import DATASET_NAMES
 from partswap.terminal import FittedTable
@@ -102,17 +101,14 @@ def show(
     """Draw a contact sheet with keypoints, masks and class names."""
     from partswap.data import open_dataset
     from partswap.data.care.sheet import contact_sheet
+    from partswap.images import save_image
     from partswap.progress import bars, step
 
     with step(bars, "opening the data set"):
         data = open_dataset(name, path, split, **parse_options(option))
-    out.parent.mkdir(parents=True, exist_ok=True)
     with step(bars, "drawing"):
         sheet = contact_sheet(data, count, columns, seed)
-    try:
-        sheet.save(out)
-    except ValueError as error:
-        raise SettingError(f"{out} has no suffix of an image.", "Use .png or .jpg.") from error
+    save_image(sheet, out, place="out")
     for left_out, reason in data.skipped:
         say(f"left out {left_out}: {reason}")
     say(f"drew {out}")

@@ -52,7 +52,8 @@ def main() -> None:
         _complain(error.in_flags())
         sys.exit(1)
     except OSError as error:
-        _complain(f"{error.filename or ''}: {error.strerror or error}. Check the path, and that there is room.")
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}. Check the path, and that there is room.")
         sys.exit(1)
 
 

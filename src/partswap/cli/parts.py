@@ -50,12 +50,12 @@ def name(
         words[int(number)] = None if word is None else str(word).strip() or None
     found.save(out, words)
     picture = out.with_suffix(".png")
-    found.draw(words).savefig(picture, dpi=110)
+    found.plot(words, picture)
     say(f"drew {picture}: look at it, every row is a cluster")
     if not names:
         for cluster, known in enumerate(words):
             typed: str = typer.prompt(f"cluster {cluster}", default=known or "", show_default=bool(known))
             words[cluster] = typed.strip() or None
             found.save(out, words)  # what was typed is never lost
-        found.draw(words).savefig(picture, dpi=110)
+        found.plot(words, picture)
     say(f"saved {out}: {sum(known is not None for known in words)} of {len(words)} clusters have a name")

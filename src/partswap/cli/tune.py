@@ -42,6 +42,6 @@ def tune(
                  distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
     console.print(tuning.table().rich())
     tuning.table().save(out, "tune")
-    write_json(out / "tune.json", tuning.record())
+    write_json(out / "tune.json", tuning.record(), place="out")
     picture = tuning.plot(out / "tune.png")
     say(f"lam = {tuning.best.lam:g}, tau = {tuning.best.tau:g}; plot: {picture}")

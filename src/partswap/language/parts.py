@@ -88,8 +88,8 @@ def save_named(path: Path, auxiliary: AuxiliaryChoice, centroids: Tensor, names:
         {"name": name, "centroid": [round(x, 6) for x in row]}
         for name, row in zip(names, centroids.tolist(), strict=True)
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"schema": SCHEMA, "version": 1, "auxiliary": str(auxiliary), "clusters": clusters})
+    content = {"schema": SCHEMA, "version": 1, "auxiliary": str(auxiliary), "clusters": clusters}
+    write_json(path, content, place="out")
 
 
 def read_named(path: Path) -> tuple[AuxiliaryChoice, Tensor, list[str | None]]:

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from partswap._version import __version__
 from partswap.errors import FileFormatError, PartswapError
 from partswap.models.preprocessing import recorded_preprocess
-from partswap.models.weights import load_strictly, read_weights
+from partswap.models.weights import load_strictly, read_weights, write_tensors
 from partswap.models.zoo import load_model
 from partswap.preprocess import Preprocess
-from partswap.store import give_usual_mode, read_json, write_json
+from partswap.store import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,11 @@ T = TypeVar("T", bound=Trained)
 
 def save_trained(made: Trained, folder: Path) -> Path:
     """Write weights first and ``model.json`` last, so that a folder with one is whole; returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / ".model.safetensors.tmp"
-    save_file({k: v.detach().cpu().contiguous() for k, v in made.stored().items()}, temporary)
-    give_usual_mode(temporary)
-    temporary.replace(folder / "model.safetensors")
+    goes_on: dict[str, Any] = {"place": "out", "resumes": True}
+    write_tensors(folder / "model.safetensors", {k: v.detach().cpu() for k, v in made.stored().items()}, **goes_on)
     told = {f.name: getattr(made, f.name) for f in fields(made) if f.name != "model"}
     about = {name: value.record() if isinstance(value, Preprocess) else value for name, value in told.items()}
-    write_json(folder / "model.json", {"partswap": __version__, "kind": made.kind, **about})
+    write_json(folder / "model.json", {"partswap": __version__, "kind": made.kind, **about}, **goes_on)
     return folder
 
 

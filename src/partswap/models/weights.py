@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap.errors import FileFormatError
+from partswap.store import writing
 
 # How training frameworks wrap the state dict in a checkpoint (a student's teacher is the better of the two), and
 # prefix its keys.
@@ -46,6 +47,14 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             "Save a plain state dict: torch.save(model.state_dict(), path).",
         ) from error
     return _unwrapped(state, path.name)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], **how: Any) -> None:
+    """Write a safetensors file that is whole or absent; see `partswap.store.writing`."""
+    from safetensors.torch import save_file
+
+    with writing(path, **how) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
 
 
 def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:

@@ -11,12 +11,14 @@ from PIL import Image
 
 from partswap.counterfactual import Counterfactual, Pictures
 from partswap.data.base import Dataset
+from partswap.images import save_image
 from partswap.metrics import METRICS, Score
 from partswap.palette import EDITS
 from partswap.pictures import used_distractors
 from partswap.preprocess import Preprocess
 from partswap.runs.tasks import Task
 from partswap.runs.workbench import Workbench
+from partswap.store import write_with
 
 EXAMPLES = 4
 
@@ -55,8 +57,7 @@ def save_stack(pictures: Sequence[Image.Image], path: Path) -> Path:
     for picture in pictures:
         sheet.paste(picture, (0, top))
         top += picture.height
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path)
+    save_image(sheet, path, place="out", resumes=True)
     return path
 
 
@@ -78,6 +79,5 @@ def draw_metrics(scores: Mapping[str, Mapping[str, Score]], path: Path) -> Path:
         axis.set_yticks([])
         axis.margins(y=0.15)
         axis.tick_params(axis="x", labelsize=8, length=0, rotation=30)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    write_with(path, lambda file: figure.savefig(file, format="png", dpi=120), place="out", resumes=True)
     return path

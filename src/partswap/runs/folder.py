@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +21,9 @@ from partswap.preprocess import Preprocess
 from partswap.runs.bundle import Shard
 from partswap.runs.config import RunConfig
 from partswap.runs.confusion import CONFUSION, Confusion, read_confusion
-from partswap.runs.records import counterfactuals_of, edits_table, read_table, temporary_of, timings_table, write_table
+from partswap.runs.records import counterfactuals_of, edits_table, read_table, timings_table, write_table
 from partswap.runs.tasks import Task
-from partswap.store import locked, read_json, refuse_strangers, write_json
+from partswap.store import TEMPORARY, locked, make_folder, read_json, refuse_strangers, remove_leftovers, write_json
 
 
 @dataclass(frozen=True)
@@ -129,9 +128,8 @@ class Run:
         """Add a shard; it counts as done when its edits are there, which are written last."""
         if [len(tasks), len(found)] != [len(shard)] * 2:
             raise PartswapError(f"{len(found)} explanations for {shard}.", "Give one per task.")
-        with enough_room(self.folder):
-            write_table(timings_table(shard.start, tasks, found), self.path(shard, "timings"))
-            write_table(edits_table(shard.start, tasks, found, names), self.path(shard))
+        write_table(timings_table(shard.start, tasks, found), self.path(shard, "timings"))
+        write_table(edits_table(shard.start, tasks, found, names), self.path(shard))
 
     def open_preprocess(self) -> Preprocess:
         """Return how its images were prepared; where that is a function, the classifier is opened again."""
@@ -148,11 +146,7 @@ class Run:
 
     def tidy(self) -> None:
         """Remove what a killed process left half written."""
-        for leftover in self.folder.glob(".*.json.*.tmp"):
-            leftover.unlink(missing_ok=True)
-        for shard in self.shards():
-            for what in ("edits", "timings"):
-                temporary_of(self.path(shard, what)).unlink(missing_ok=True)
+        remove_leftovers(self.folder)
 
 
 def read_run(folder: str | Path) -> Run:
@@ -183,15 +177,13 @@ def versions() -> dict[str, str]:
 def begin(folder: Path, record: Mapping[str, Any]) -> Run:
     """Return the run of a folder: a new one, or the one that was begun there with the same settings."""
     check_place(folder)
-    with enough_room(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "run.json").exists():
-            run = read_run(folder)
-            refuse_others(run, record)
-        else:
-            write_json(folder / "run.json", record)
-            run = read_run(folder)
-        run.tidy()
+    if (folder / "run.json").exists():
+        run = read_run(folder)
+        refuse_others(run, record)
+    else:
+        write_json(folder / "run.json", record, place="out", resumes=True)
+        run = read_run(folder)
+    run.tidy()
     return run
 
 
@@ -201,7 +193,7 @@ def check_place(folder: Path) -> None:
         raise SettingError(
             f"{folder} holds edits but no run.json.", "Choose another folder ({out}), or empty this one."
         )
-    refuse_strangers(folder, "run", ["run.json"], [".run.json.*.tmp"])
+    refuse_strangers(folder, "run", ["run.json"], [TEMPORARY])
     if (folder / "run.json").exists():
         read_run(folder)  # it is about a run
 
@@ -229,23 +221,9 @@ def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def enough_room(folder: Path) -> Iterator[None]:
-    """Say plainly that a disk is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise PartswapError(
-            f"the disk of {folder} is full.", "Make room and run the same command again: it goes on from here."
-        ) from error
-
-
-@contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Let only one process at a time work in a folder."""
-    with enough_room(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, place="out")
     with locked(folder, wait=False) as ours:
         if ours is False:
             raise PartswapError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.notes import Note
 from partswap.runs.tasks import Task
+from partswap.store import write_bytes
 
 SCHEMA_VERSION = 1
 #: What is the same in all rows of an explanation, then what belongs to the edit.
@@ -166,28 +166,8 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write Parquet so that the file is whole or absent, whatever happens; the bytes depend on the table only."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", row_group_size=max(1, len(table)))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(path)
-    try:
-        # Written by Python, not by Arrow: a full disk is then an OSError with its number.
-        with temporary.open("wb") as file:
-            file.write(sink.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the new name too, before anyone counts on it
-        finally:
-            os.close(folder)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def temporary_of(path: Path) -> Path:
-    """Return the name a file has while it is written; readers of data sets skip names with a leading dot."""
-    return path.with_name(f".{path.name}.tmp")
+    # Written by Python, not by Arrow: a full disk is then an OSError with its number.
+    write_bytes(path, sink.getvalue(), durable=True, place="out", resumes=True)
 
 
 def read_table(path: Path) -> pa.Table:

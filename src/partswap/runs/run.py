@@ -24,7 +24,7 @@ from partswap.runs import figures
 from partswap.runs.bundle import Bundle, Shard
 from partswap.runs.config import RunConfig
 from partswap.runs.confusion import CONFUSION, Confusion
-from partswap.runs.folder import Run, begin, check_place, enough_room, only_one, read_run, refuse_others, versions
+from partswap.runs.folder import Run, begin, check_place, only_one, read_run, refuse_others, versions
 from partswap.runs.tasks import Tasks, plan_tasks
 from partswap.runs.workbench import Workbench, open_workbench
 from partswap.runs.workers import Found, explain_here
@@ -165,8 +165,7 @@ def _store_confusion(made: Run, bench: Workbench) -> None:
     path = made.folder / CONFUSION
     if not path.exists():
         confusion = Confusion.of(bench.encodings.logits, bench.data.labels(), bench.data.classes)
-        with enough_room(made.folder):
-            write_json(path, confusion.record())
+        write_json(path, confusion.record(), place="out", resumes=True)
 
 
 def _explain(made: Run, missing: list[Shard], bundle: Bundle, config: RunConfig, data: Dataset, track: Track) -> None:
@@ -210,7 +209,8 @@ def _metrics_bar(made: Run, track: Track) -> AbstractContextManager[Advance]:
 def _finish(made: Run, bench: Workbench, track: Track) -> None:
     """Write figures, then metrics, which say that everything is there."""
     scores: dict[str, dict[str, Score]] = {}
-    with enough_room(made.folder), _metrics_bar(made, track) as advance:
+    drawn = made.folder / "figures"
+    with _metrics_bar(made, track) as advance:
         for method in made.methods:
             rows, explained = [], list(made.explained(method).values())
             for task, cf in explained:
@@ -218,8 +218,8 @@ def _finish(made: Run, bench: Workbench, track: Track) -> None:
                 advance(1)
             scores[method] = score_all(rows, resamples=RESAMPLES)
             advance(1)
-            figures.draw_examples(explained, bench, made.folder / "figures" / f"{method}.png")
+            figures.draw_examples(explained, bench, drawn / f"{method}.png")
             advance(1)
-        figures.draw_metrics(scores, made.folder / "figures" / "metrics.png")
+        figures.draw_metrics(scores, drawn / "metrics.png")
         content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
-        write_json(made.folder / "metrics.json", content)
+        write_json(made.folder / "metrics.json", content, place="out", resumes=True)

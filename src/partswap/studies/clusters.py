@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from partswap.models.auxiliaries.base import AuxiliaryChoice
 from partswap.preprocess import Preprocess
 from partswap.progress import Track, no_progress
 from partswap.search.clusters import fit_centroids
+from partswap.store import write_with
 from partswap.studies.clustering import lit
 
 if TYPE_CHECKING:
@@ -97,6 +99,10 @@ class Unnamed:
             name = names[cluster] or ""
             axes[cluster, 0].set_ylabel(f"{cluster}  {name}", rotation=0, ha="right", va="center", fontsize=11)
         return figure
+
+    def plot(self, names: Sequence[str | None], path: Path) -> None:
+        """Draw them into a PNG file."""
+        write_with(path, partial(self.draw(names).savefig, format="png", dpi=110), place="out")
 
     def save(self, path: Path, names: Sequence[str | None]) -> None:
         """Write the clusters with their names."""

@@ -13,6 +13,7 @@ from PIL.Image import Image
 
 from partswap.counterfactual import Counterfactual, Pictures
 from partswap.figures import FIGURES
+from partswap.images import save_image
 from partswap.progress import Track, no_progress
 from partswap.registry import registered
 from partswap.runs.config import RunConfig
@@ -20,6 +21,7 @@ from partswap.runs.run import plan_run
 from partswap.runs.tasks import Task, explain_task
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
+from partswap.store import make_folder, write_text
 
 #: Order on the page; kinds that are not named follow.
 ORDER = ("edits", "best", "methods", "trace", "heat", "clusters", "sheet", "failures")
@@ -69,17 +71,17 @@ def make_gallery(config: RunConfig, bench: Workbench, folder: Path, track: Track
         "failures": {"others": [one for k, one in enumerate(found) if k != at]},
     }
     kinds = [kind for kind in (*ORDER, *(k for k in FIGURES if k not in ORDER)) if kind != "clusters" or auxiliary]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, place="out")
     with track("figures", len(kinds)) as advance:
         for kind in kinds:
             cf.plot(folder / f"{kind}.png", kind=kind, **options.get(kind, {}))
             advance(1)
-    cf.image(blur=True).resize((448, 448)).save(folder / "image.png")
-    cf.composite().resize((448, 448)).save(folder / "composite.png")
+    save_image(cf.image(blur=True).resize((448, 448)), folder / "image.png", place="out")
+    save_image(cf.composite().resize((448, 448)), folder / "composite.png", place="out")
     cf.save(folder / "counterfactual.json")
     where = f"{len(found)} images of {config.data} {config.split}, {bench.classifier.architecture}"
     page = folder / "index.html"
-    page.write_text(page_of(kinds, options, where), encoding="utf-8")
+    write_text(page, page_of(kinds, options, where), place="out")
     return page
 
 

@@ -91,7 +91,8 @@ def measure_auxiliary(
         str(k): float(np.mean([cluster_parts(grids, facts, k, seed=seed).accuracy for seed in range(TIMES)]))
         for k in CLUSTERS if k <= len(data) * grid.cells
     }  # fmt: skip
-    write_json(out / "parts.json", {"images": len(data), "right": right, "mass": mass, "clustering": clusters})
+    content = {"images": len(data), "right": right, "mass": mass, "clustering": clusters}
+    write_json(out / "parts.json", content, place="out")
     rows = [("best match holds the same part", right), ("softmax on the same part", mass)]
     rows += [(f"{k} clusters: cells that hold their cluster's part", share) for k, share in clusters.items()]
     return FittedTable(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from partswap.metrics import METRICS
 from partswap.runs.folder import Run
-from partswap.store import read_json
+from partswap.store import read_json, write_text
 from partswap.terminal import FittedTable
 
 
@@ -73,10 +73,9 @@ class ResultTable:
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write ``name.md`` and ``name.csv``; returns the paths."""
-        folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{name}.md", folder / f"{name}.csv"]
         for path, text in zip(paths, (self.markdown(), self.csv()), strict=True):
-            path.write_text(text)
+            write_text(path, text, place="out")
         return paths
 
     def _numeric(self, index: int) -> bool:

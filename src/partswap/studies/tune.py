@@ -23,7 +23,7 @@ from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
 from partswap.search.settings import changed
-from partswap.store import read_json
+from partswap.store import read_json, write_with
 from partswap.studies.tables import ResultTable
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ class Tuning:
                       xytext=(14, 8), fontsize=10)  # fmt: skip
         axis.margins(0.12)
         axis.legend(frameon=False, loc="lower right", title="numbers: lam")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130)
+        write_with(path, lambda file: figure.savefig(file, format="png", dpi=130), place="out")
         return path
 
     def record(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from partswap.models.fingerprint import weights_digest
 from partswap.models.precision import device_of
 from partswap.preprocess import Preprocess
 from partswap.progress import Advance, Track, no_progress
-from partswap.store import locked, write_json
+from partswap.store import locked, make_folder, write_json
 from partswap.training.session import finish, made_before
 
 #: Fewer images cannot teach anything.
@@ -115,9 +115,9 @@ def train_auxiliary(
     if done is not None:
         console.print(f"{out} is finished: {_told(done.record)}", highlight=False)
         return done
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, place="out")
     with locked(out, wait=True):
-        write_json(out / "training.json", {"kind": Learned.kind, **settings})
+        write_json(out / "training.json", {"kind": Learned.kind, **settings}, place="out")
         opened = open_source(start)
         view = canvas or _view(opened.preprocess)
         known_images: dict[str, Any] = {"cache": cache, "track": track}

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from partswap.data.on_grid import cell_facts
@@ -26,7 +25,7 @@ from partswap.grid import GridShape, resize_grid
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.shipped import STANDARDISE, build, normalise
 from partswap.models.small import SmallResNet, SmallVGG
-from partswap.store import give_usual_mode
+from partswap.models.weights import write_tensors
 
 console = Console()
 
@@ -67,10 +66,8 @@ def train(which: str, out: Path, *, per_class: int = 200, epochs: int | None = N
     else:
         _fit_auxiliary(model, images, epochs or 8, seed)
     model.eval()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    half = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in model.state_dict().items()}
-    save_file(half, out)
-    give_usual_mode(out)
+    half = {k: v.half() if v.is_floating_point() else v for k, v in model.state_dict().items()}
+    write_tensors(out, half, place="out")
     score = _accuracy(model) if classifier else part_matching(model)
     console.print(f"{which}: {score:.1%}, saved {out} ({out.stat().st_size / 1e6:.2f} MB)")
     return score

@@ -17,13 +17,14 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
 from partswap.models.precision import Precision, autocast, device_of
+from partswap.models.weights import write_tensors
 from partswap.progress import Track, no_progress
-from partswap.store import give_usual_mode, locked, read_json, write_json
+from partswap.store import locked, make_folder, read_json, write_json
 
 #: Inputs and targets of one step.
 Batch = tuple[Any, Tensor]
@@ -135,7 +136,7 @@ def fit(
     list of dict
         One entry per epoch.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, place="out")
     main = accelerator is None or accelerator.is_main_process
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
@@ -261,11 +262,10 @@ def _save(model: nn.Module, optimiser: Any, folder: Path, settings: Mapping[str,
     """Write a checkpoint beside the last one, then point to it: a kill at any moment leaves a whole one."""
     optimiser = getattr(optimiser, "optimizer", optimiser)  # accelerate wraps it
     name = f"checkpoint-{progress.epoch:04d}-{progress.step:06d}.safetensors"
-    temporary = folder / f".{name}.tmp"
-    save_file({key: value.detach().contiguous() for key, value in _tensors(model, optimiser)}, temporary)
-    give_usual_mode(temporary)
-    temporary.replace(folder / name)
-    write_json(folder / "training.json", {"checkpoint": name, "settings": settings, **asdict(progress)})
+    tensors = {key: value.detach() for key, value in _tensors(model, optimiser)}
+    write_tensors(folder / name, tensors, place="out", resumes=True)
+    record = {"checkpoint": name, "settings": settings, **asdict(progress)}
+    write_json(folder / "training.json", record, place="out", resumes=True)
     for old in folder.glob("*checkpoint-*"):
         if old.name != name:
             old.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from partswap.models.fingerprint import weights_digest
 from partswap.models.names import numbered, plain
 from partswap.models.precision import device_of
 from partswap.progress import Track, no_progress
-from partswap.store import locked, write_json
+from partswap.store import locked, make_folder, write_json
 from partswap.training.session import finish, made_before
 
 #: Inverse strength of the regularisation, on features of unit variance.
@@ -100,9 +100,9 @@ def train_words(
             "weights to take apart.",
             "Cut it at its last grid ({layer}), or let a linear classifier stand in: {fit_head}.",
         )
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, place="out")
     with locked(out, wait=True):
-        write_json(out / "training.json", {"kind": WordsModel.kind, **settings})
+        write_json(out / "training.json", {"kind": WordsModel.kind, **settings}, place="out")
         known: dict[str, Any] = {"cache": cache, "precision": precision, "track": track}
         pooled, logits = pooled_features(learn, explainer, **known)
         other, other_logits = pooled_features(measure, explainer, **known)

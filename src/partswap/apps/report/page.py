@@ -19,7 +19,7 @@ from partswap.apps.report.model import Report
 from partswap.errors import SettingError
 from partswap.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
 from partswap.showcase import CRITERIA, RULE
-from partswap.store import refuse_strangers
+from partswap.store import refuse_strangers, write_bytes, write_text
 
 #: In the order they build on each other; the page gets them as one script.
 SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "gallery.js", "detail.js", "report.js")
@@ -48,10 +48,7 @@ def _write_file(report: Report, path: Path) -> Path:
         f'<script type="application/json" id="images-{n}">{in_script(shard)}</script>' for n, shard in enumerate(shards)
     ]
     page = _page(report, f"<style>{_style()}</style>", f"{''.join(scripts)}<script>{_script()}</script>")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.tmp")
-    part.write_text(page, encoding="utf-8")
-    part.replace(path)
+    write_text(path, page, place="out")
     return path
 
 
@@ -60,16 +57,15 @@ def _write_folder(report: Report, folder: Path) -> Path:
     images = folder / "images"
     if images.exists():
         shutil.rmtree(images)  # those of an earlier report
-    images.mkdir(parents=True)
+    write_text(folder / "report.js", _script(), place="out")  # first: it tells that the folder is a report's
     for number, data in enumerate(report.thumbnails.files):
-        (images / f"{number:05d}.jpg").write_bytes(data)
-    (folder / "report.css").write_text(_style(), encoding="utf-8")
-    (folder / "report.js").write_text(_script(), encoding="utf-8")
+        write_bytes(images / f"{number:05d}.jpg", data, place="out")
+    write_text(folder / "report.css", _style(), place="out")
     # A page that is opened from a disk may not read files, but it may run them.
-    (folder / "data.js").write_text(f"window.REPORT = {in_script(_data(report, shard=0))};\n", encoding="utf-8")
+    write_text(folder / "data.js", f"window.REPORT = {in_script(_data(report, shard=0))};\n", place="out")
     scripts = '<script src="data.js"></script><script src="report.js"></script>'
     page = _page(report, '<link rel="stylesheet" href="report.css">', scripts)
-    (folder / "index.html").write_text(page, encoding="utf-8")
+    write_text(folder / "index.html", page, place="out")
     return folder / "index.html"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partswap.errors import PartswapError, SettingError
-from partswap.store import make_private, write_json
+from partswap.store import make_private, write_errors, write_json, write_text, write_with
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -352,17 +353,16 @@ def write_analysis(found: Analysis, answers: pa.Table, folder: Path) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise SettingError(f"{folder} is a file, where a folder is to be.", "Choose another ({out}).")
-    if not folder.exists():
-        make_private(folder, folder=True)
-    for name in ("analysis.md", "accuracy.png", "answers.csv"):
-        make_private(folder / name)
-    text = f"{table_markdown(found)}\n\n{paragraph(found)}\n"
-    (folder / "analysis.md").write_text(text, "utf-8")
-    figure(found).savefig(folder / "accuracy.png", dpi=160)
-    pyarrow.csv.write_csv(answers, folder / "answers.csv")
+    private: dict[str, Any] = {"private": True, "place": "out"}
+    with write_errors(folder, place="out"):
+        if not folder.exists():
+            make_private(folder, folder=True)
+    write_text(folder / "analysis.md", f"{table_markdown(found)}\n\n{paragraph(found)}\n", **private)
+    write_with(folder / "accuracy.png", partial(figure(found).savefig, format="png", dpi=160), **private)
+    write_with(folder / "answers.csv", partial(pyarrow.csv.write_csv, answers), **private)
     numbers = {
         "simulated": found.simulated, "people": found.people, "pairs": found.pairs, "excluded": dict(found.excluded),
         "accuracy": [{"setup": s, "method": m, **vars(v)} for (s, m), v in found.accuracy.items()],
         "differences": [{"setup": s, "from": m, **vars(v)} for (s, m), v in found.differences.items()],
     }  # fmt: skip
-    write_json(folder / "analysis.json", numbers, private=True)
+    write_json(folder / "analysis.json", numbers, **private)

@@ -122,7 +122,7 @@ class Study(_Part):
 def write_study(folder: Path, study: Study) -> None:
     """Write ``study.json``."""
     content = {"schema": SCHEMA, "version": VERSION, **study.model_dump(mode="json")}
-    write_json(folder / "study.json", content, private=True)
+    write_json(folder / "study.json", content, private=True, place="out")
 
 
 def read_study(folder: str | Path) -> Study:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from partswap.apps.study.folder import Lesson, Study
 from partswap.apps.study.power import Power
-from partswap.store import make_private
+from partswap.store import write_text
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #4a5568; --ground: #f4f5f8; --line: #d5dae3; }
@@ -58,8 +58,7 @@ def write_preview(folder: Path, study: Study, power: Power) -> Path:
         f"<title>{html.escape(study.title)}: preview</title>"
         f"<style>{CSS}</style></head><body><main>{''.join(body)}</main></body></html>\n"
     )
-    make_private(path)
-    path.write_text(page, "utf-8")
+    write_text(path, page, private=True)
     return path
 
 

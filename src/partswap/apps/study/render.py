@@ -15,7 +15,7 @@ from PIL import Image
 from partswap.apps.study.folder import Box, image_path
 from partswap.grid import GridShape
 from partswap.preprocess import Preprocess
-from partswap.store import make_private
+from partswap.store import make_private, write_bytes, write_errors
 
 #: Long side of the pictures, in pixels.
 SIDE = 480
@@ -43,7 +43,8 @@ class Album:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for place in (folder, folder / "images"):
-            make_private(place, folder=True)
+            with write_errors(place, place="out"):
+                make_private(place, folder=True)
         for leftover in (folder / "images").glob("?" * 32 + ".jpg"):  # of a plan that was killed
             leftover.unlink()
         self._kinds: dict[str, list[str]] = {}
@@ -53,7 +54,7 @@ class Album:
         name = os.urandom(16).hex()
         encoded = io.BytesIO()
         picture.save(encoded, "JPEG", quality=QUALITY, optimize=True)
-        image_path(self.folder, name).write_bytes(encoded.getvalue())
+        write_bytes(image_path(self.folder, name), encoded.getvalue(), place="out")
         self._kinds.setdefault(kind, []).append(name)
         return name
 
@@ -63,7 +64,7 @@ class Album:
             paths = [image_path(self.folder, name) for name in names]
             longest = max(path.stat().st_size for path in paths)
             for path in paths:
-                with path.open("ab") as file:
+                with write_errors(path, place="out"), path.open("ab") as file:
                     file.write(bytes(longest - path.stat().st_size))  # readers stop at the picture's end
         _same_date(image_path(self.folder, name) for names in self._kinds.values() for name in names)
 

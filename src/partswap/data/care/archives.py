@@ -25,7 +25,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from partswap.data.base import DATASETS
 from partswap.errors import DataError, SettingError, UnknownNameError, suggest
-from partswap.store import locked
+from partswap.store import locked, make_folder, write_errors, writing
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 CHUNK = 1 << 20
 BLOCK = 512  # of a tar file
@@ -85,30 +90,43 @@ def get(
 def fetch(url: str, to: str | Path, md5: str | None = None, *, quiet: bool = False) -> Path:
     """Download a file to `to`, which exists only once it is whole; a file with another checksum is removed.
 
-    The download goes to ``<to>.part``. If it breaks off and the checksum is known, the next call goes on where it
-    stopped.
+    If the checksum is known the download goes to ``<to>.part``, and after it broke off the next call goes on where it
+    stopped; without a checksum the halves might be of different files.
     """
     to = Path(to)
     if to.exists() and (md5 is None or _md5(to, quiet) == md5):
         return to
-    to.parent.mkdir(parents=True, exist_ok=True)
-    part = to.with_name(to.name + ".part")
     if md5 is None:
-        part.unlink(missing_ok=True)  # without a checksum the halves may be of different files
-    try:
+        with writing(to) as temporary:
+            _download(url, temporary, quiet)
+        return to
+    part = to.with_name(to.name + ".part")
+    with write_errors(part, resumes=True), _alone(part):
         _download(url, part, quiet)
-    except NETWORK as error:
-        reason = getattr(error, "reason", None) or error
-        raise DataError(
-            f"{url} cannot be downloaded ({reason}).",
-            "Check the network; or download it elsewhere and pass the file (partswap data get ... --archive FILE).",
-        ) from error
-    if md5 is not None and (found := _md5(part, quiet)) != md5:
-        part.unlink()
-        problem = f"what {url} gave has the checksum {found}, not {md5}."
-        raise DataError(problem, "Try again; if it stays so, the file has changed or the network alters it.")
-    os.replace(part, to)
+        if (found := _md5(part, quiet)) != md5:
+            part.unlink()
+            problem = f"what {url} gave has the checksum {found}, not {md5}."
+            raise DataError(problem, "Try again; if it stays so, the file has changed or the network alters it.")
+        os.replace(part, to)
     return to
+
+
+@contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """Let one process at a time add to a download; one that leaves nothing in it leaves no file."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("ab") as file:
+        try:
+            if fcntl is not None:  # a lock beside it would stay
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):  # else this file system knows no locks
+                raise DataError(f"another process is downloading {part}.", "Wait for it, then run again.") from error
+        try:
+            yield
+        finally:
+            if part.exists() and not part.stat().st_size:
+                part.unlink()
 
 
 def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> list[str]:
@@ -123,8 +141,8 @@ def unpack(archive: str | Path, into: str | Path, *, quiet: bool = False) -> lis
     is_zip = archive.suffix.lower() == ".zip"
     if not is_zip and not archive.name.lower().endswith((".tar", ".tar.gz", ".tgz")):
         raise SettingError(f"{archive} is not an archive that can be unpacked.", "Pass .tar, .tar.gz, .tgz or .zip.")
-    into.mkdir(parents=True, exist_ok=True)
-    with _hidden_folder(into) as hidden:
+    make_folder(into)
+    with write_errors(into), _hidden_folder(into) as hidden:
         try:
             with _progress(quiet) as progress:
                 (_unpack_zip if is_zip else _unpack_tar)(archive, hidden, into, progress)
@@ -228,6 +246,17 @@ def _evil(archive: Path, member: str, why: str) -> DataError:
 
 
 def _download(url: str, part: Path, quiet: bool) -> None:
+    try:
+        _read(url, part, quiet)
+    except NETWORK as error:
+        reason = getattr(error, "reason", None) or error
+        raise DataError(
+            f"{url} cannot be downloaded ({reason}).",
+            "Check the network; or download it elsewhere and pass the file (partswap data get ... --archive FILE).",
+        ) from error
+
+
+def _read(url: str, part: Path, quiet: bool) -> None:
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "partswap"})
     if have:

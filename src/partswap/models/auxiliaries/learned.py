@@ -149,8 +149,7 @@ def load_learned(folder: str | Path, weights: str | None = None) -> Auxiliary:
 def remember(folder: Path, data: str, cache: Path | None = None) -> None:
     """Note that the auxiliary in a folder was trained on images of this fingerprint, for ``auto`` to find it."""
     notes = (cache or default_cache()) / NOTES
-    notes.mkdir(parents=True, exist_ok=True)
-    write_json(notes / f"{data}.json", {"folder": str(folder.absolute())})
+    write_json(notes / f"{data}.json", {"folder": str(folder.absolute())}, place="cache")
 
 
 def trained_on(data: str, cache: Path | None = None) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from partswap.runs.config import RunConfig
 from partswap.runs.run import Run, plan_run, run
 from partswap.runs.workbench import Workbench, open_workbench
 from partswap.search import METHODS
-from partswap.store import read_json
+from partswap.store import read_json, write_with
 from partswap.studies.tables import Cell, Measured, ResultTable
 
 #: The three methods most tables compare: name, title, settings.
@@ -55,7 +55,7 @@ class Result:
         for title, figure in self.figures.items():
             for suffix in ("png", "svg"):
                 path = folder / f"{title}.{suffix}"
-                figure.savefig(path, dpi=140)
+                write_with(path, partial(figure.savefig, format=suffix, dpi=140), place="out")
                 paths.append(path)
         return paths
 
