@@ -146,13 +146,14 @@ class Explainer:
             self.model, self.cut, note = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
         except InputError as error:
             raise misfit(error, model, self.preprocess) from error
-        self._note(note)
+        self.class_names = names_of(class_names, model, self.cut.classes)
+        if note is not None and not (note.kind == "features" and self.class_names):  # names say that they are classes
+            self._note(note)
         assumed = assumption(self.preprocess)
         self._note(Note("preprocess", assumed) if assumed else None)
         self.plan = HeadPlan(self.cut.head, self.cut.grid)
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.patient(method)
-        self.class_names = names_of(class_names, model, self.cut.classes)
         self._speakers: dict[str | Speaker, Speaker] = {}
 
     def __repr__(self) -> str:

@@ -9,23 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from partswap.errors import (
-    CutError,
-    InputError,
-    LayerError,
-    NondeterministicModelError,
-    NonFiniteError,
-    ShapeError,
-    suggest,
-)
+from partswap.cut.logits import failure
+from partswap.errors import CutError, LayerError, NondeterministicModelError, ShapeError, suggest
 
 DEFAULT_SIZE = 224
 # Numbers kept of every layer's output, to recognise it by.
@@ -143,7 +135,7 @@ class Survey(NamedTuple):
 
 
 def survey(twin: nn.Module, probe: Tensor | None) -> Survey:
-    """Send a probe through a mirror; what comes out may be anything (see `check_logits`)."""
+    """Send a probe through a mirror; what comes out may be anything (see `logits.check_logits`)."""
     probe = make_probe(twin, probe)
     twin = without_hooks(twin, probe)
     with quiet(probe.device):
@@ -199,33 +191,7 @@ def run(twin: nn.Module, probe: Tensor) -> Any:
     try:
         return twin(probe)
     except Exception as error:  # a network may fail in any way on images it was not made for
-        more = _more_inputs(twin)
-        if more:
-            raise CutError(
-                f"{type(twin).__name__}.forward wants {', '.join(map(repr, more))} besides the images.",
-                _wrapped(f"self.model(images, {', '.join(f'{name}=...' for name in more)})"),
-            ) from error
-        dtype = str(probe.dtype).removeprefix("torch.")
-        raise InputError(
-            f"the model fails on a batch of shape {tuple(probe.shape)} in {dtype}: {type(error).__name__}: {error}.",
-            "Pass `probe`, a batch of at least two images of the size the model takes"
-            + (", or model.float()." if probe.dtype in (torch.float16, torch.bfloat16) else "."),
-        ) from error
-
-
-def _more_inputs(model: nn.Module) -> list[str]:
-    """Return the arguments that a model's forward needs besides the first."""
-    wanted = list(inspect.signature(model.forward).parameters.values())[1:]
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in wanted if p.default is p.empty and p.kind not in optional]
-
-
-def _wrapped(logits: str) -> str:
-    """Return how to wrap a model so that it takes images and returns `logits`."""
-    return (
-        "Wrap it: class Wrapped(torch.nn.Module): def __init__(self, model): super().__init__(); self.model = model; "
-        f"def forward(self, images): return {logits}"
-    )
+        raise failure(twin, probe, error) from error
 
 
 def make_probe(twin: nn.Module, probe: Tensor | None, size: tuple[int, int] | None = None) -> Tensor:
@@ -298,44 +264,6 @@ def first_tensor(output: Any) -> Tensor | None:
     Cutting at the first of several is safe: the others then bypass the cut, which is refused if they matter.
     """
     return next((leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)), None)
-
-
-def check_logits(output: Any, images: int) -> Tensor:
-    """Return `output` if it is finite logits of shape ``(images, classes)``."""
-    if not isinstance(output, Tensor):
-        fix = _wrapped(f"self.model(images){_logits_in(output, images)}")
-        if getattr(output, "logits", None) is not None:
-            fix = "Wrap it with partswap.models.huggingface.adapt(model)."
-        raise CutError(f"the model returns a {type(output).__name__}, not only the logits as one tensor.", fix)
-    if output.shape in ((images,), (images, 1)):
-        raise CutError(
-            f"the model returns one logit per image, shape {tuple(output.shape)}: it has no two classes to compare.",
-            _wrapped("torch.cat([-z / 2, z / 2], 1) with z = self.model(images).reshape(-1, 1)"),
-        )
-    if output.ndim != 2 or output.shape[0] != images:
-        raise CutError(
-            f"the model returns a tensor of shape {tuple(output.shape)} for {images} images.",
-            "partswap needs logits of shape (images, classes), with at least two classes.",
-        )
-    if not output.is_floating_point():
-        raise CutError(f"the model returns {output.dtype}, not logits.", "Return the scores before argmax.")
-    if not bool(torch.isfinite(output).all()):
-        raise NonFiniteError(
-            "the model's logits on the probe hold NaN or infinity.",
-            "Check the model's weights (a diverged training gives these; so does float16 that overflows).",
-        )
-    return output
-
-
-def _logits_in(output: Any, images: int) -> str:
-    """Return how to index the first thing in `output` that looks like logits, as code; its first item if none does."""
-    items = list(output.items()) if isinstance(output, Mapping) else list(enumerate(output)) if _is_row(output) else []
-    fits = [key for key, value in items if isinstance(value, Tensor) and value.ndim == 2 and len(value) == images]
-    return f"[{fits[0]!r}]" if fits else "[0]"
-
-
-def _is_row(output: Any) -> bool:
-    return isinstance(output, Sequence) and not isinstance(output, str)
 
 
 def same(a: Tensor, b: Tensor, atol: float = 0.0) -> bool:

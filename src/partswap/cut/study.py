@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from partswap.cut.graph import clean_nodes
 from partswap.cut.layout import Layout, find_layout
-from partswap.cut.mirror import check_logits, check_repeatable, mirror, other_randomness, quiet, run, same, survey
+from partswap.cut.logits import check_classifier, check_logits, has_classifier
+from partswap.cut.mirror import check_repeatable, mirror, other_randomness, quiet, run, same, survey
 from partswap.cut.replay import ReplayFeatures, ReplayHead, with_swapped_cells
 from partswap.cut.trace import Trace, trace_export, trace_fx
 from partswap.errors import CutError, LayerError
@@ -37,7 +38,16 @@ class Study:
 
     def check_logits(self) -> None:
         """Raise an error if what the model returned for the probe is no finite logits."""
-        check_logits(self.survey.logits, self.survey.image[0])
+        check_logits(self._faithful, self.survey)
+
+    def check_classifier(self) -> None:
+        """Raise an error if the model's classifier was taken away."""
+        check_classifier(self._faithful, self.survey)
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether the model seems to end in a classifier."""
+        return has_classifier(self._faithful, self.survey)
 
     def check_repeatable(self) -> None:
         """Raise an error if the model returns something else for the probe the second time."""

@@ -24,9 +24,17 @@ class HuggingFaceClassifier(nn.Module):
 
     preprocess: Preprocess | None = None
 
-    def __init__(self, model: nn.Module, preprocess: Preprocess | None = None, unprepared: str = "") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        preprocess: Preprocess | None = None,
+        unprepared: str = "",
+        untrained: tuple[str, ...] = (),
+        kind: str = "",
+    ) -> None:
         super().__init__()
         self.model = model
+        self.untrained, self.kind = untrained, kind  #: weights that its files do not have, and what they are of
         self.preprocess = preprocess  #: of its image processor, if that is known
         self.unprepared = unprepared  #: the folder it is from, if that has no image processor
         self.train(model.training)
@@ -85,7 +93,7 @@ def adapt(hf_model: nn.Module) -> HuggingFaceClassifier:
 
 def is_classifier(model: nn.Module) -> bool:
     """Tell whether a model is an image classifier of transformers that `adapt` takes."""
-    return type(model).__name__.endswith("ForImageClassification") and hasattr(model, "config")
+    return "ForImageClassification" in type(model).__name__ and hasattr(model, "config")
 
 
 def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifier:
@@ -105,21 +113,26 @@ def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifie
     local = folder.exists()
     if not local and (source.startswith((".", "/", "~")) or source.count("/") != 1):
         raise PartswapError(f"there is no folder {source}.", "Check the path, or give a name of the hub: owner/name.")
+    kind = "model"
     try:
         options: dict[str, Any] = {"local_files_only": local}
         told = transformers.AutoConfig.from_pretrained(source, **options)
+        kind = (told.architectures or [kind])[0]
         if classes is not None and classes != told.num_labels:
             options |= {"num_labels": classes, "ignore_mismatched_sizes": True}
-        with _quiet(transformers):  # what it says of layers that start anew was asked for
-            model = transformers.AutoModelForImageClassification.from_pretrained(source, **options)
+        options["output_loading_info"] = True
+        with _quiet(transformers):  # what it says of layers that start anew was asked for, or is said by us
+            model, loaded = transformers.AutoModelForImageClassification.from_pretrained(source, **options)
     except Exception as error:  # a folder may be damaged in any way, and the network may fail in any way
         raise PartswapError(
-            f"hf:{source} cannot be loaded as an image classifier ({_first_line(error)}).",
+            f"the {kind} in hf:{source} cannot be loaded as an image classifier ({_first_line(error)}).",
             "Give a folder with config.json and model.safetensors of a ...ForImageClassification model.",
         ) from error
+    missing = sorted(loaded["missing_keys"]) if classes is None else []  # to be trained otherwise
+    about: dict[str, Any] = {"untrained": tuple(missing), "kind": kind}
     if local and not (folder / "preprocessor_config.json").exists():
-        return HuggingFaceClassifier(model.eval(), unprepared=source)
-    return HuggingFaceClassifier(model.eval(), _read_processor(source, local))
+        return HuggingFaceClassifier(model.eval(), unprepared=source, **about)
+    return HuggingFaceClassifier(model.eval(), _read_processor(source, local), **about)
 
 
 def _read_processor(source: str, local: bool = True) -> Preprocess:

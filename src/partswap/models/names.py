@@ -52,7 +52,7 @@ def check_names(names: Sequence[str], classes: int) -> list[str]:
     if len(names) != classes:
         raise ShapeError(
             f"{len(names)} class names for a model with {classes} classes.",
-            "Give one name per class, in the order of the logits.",
+            "Give one name per class, in the order of the logits. (A network without its classifier returns features.)",
         )
     return list(names)
 

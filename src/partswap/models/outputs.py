@@ -7,14 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from partswap.cut.logits import ONLY
 from partswap.cut.mirror import layer_name, mirror
 from partswap.cut.network import STEPS, Cut, cut_studied
 from partswap.cut.study import Study
+from partswap.errors import CutError
+from partswap.models.huggingface import HuggingFaceClassifier
 from partswap.notes import Note
 from partswap.progress import Track, no_progress
 
 #: Logarithms stop here: a probability that is 0 in float32 has no logarithm.
 SMALLEST = 1e-30
+_FEATURES = (
+    "the model seems to have {} classes, and no classifier at its end: if these are features, the explanations mean "
+    "nothing; pass it with its classifier, or name its classes (class_names)."
+)
 
 
 class Logarithm(nn.Module):
@@ -60,12 +67,26 @@ def cut_as_logits(
     """
     with track(f"studying {type(model).__name__}", STEPS) as advance:
         study = Study(model, probe)
+        _check_trained(model)
+        study.check_classifier()
         fitting, note = _fitted(model, _rows(study.survey.logits, len(study.survey.probe)), study.survey.probe)
         study = study if fitting is model else Study(fitting, probe)
         study.check_logits()
+        if note is None and not study.has_classifier:
+            note = Note("features", _FEATURES.format(study.survey.logits.shape[1]))
         advance(1)
         name = None if layer is None else layer_name(fitting, _inside(fitting, layer))
         return fitting, cut_studied(study, name, advance=advance), note
+
+
+def _check_trained(model: nn.Module) -> None:
+    """Raise an error if the classifier of a model of Hugging Face is random, since its file has none."""
+    if isinstance(model, HuggingFaceClassifier) and model.untrained:
+        raise CutError(
+            f"the {model.kind} that {type(model.model).__name__} was loaded from has no classifier: "
+            f"{', '.join(model.untrained)} would be random, and {ONLY}",
+            "Give a checkpoint of a ...ForImageClassification, or train one (partswap train classifier).",
+        )
 
 
 def as_logits(model: nn.Module, probe: Tensor) -> tuple[nn.Module, Note | None]:
