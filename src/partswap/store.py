@@ -50,13 +50,13 @@ def digest_of(key: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def write_errors(path: Path, *, place: str = "", resumes: bool = False) -> Iterator[None]:
+def write_errors(path: Path | str, *, place: str = "", resumes: bool = False) -> Iterator[None]:
     """Let what the system has against writing `path` be a partswap error that names it and what to do.
 
     Parameters
     ----------
-    path : pathlib.Path
-        The file or folder that is written.
+    path : pathlib.Path or str
+        The file or folder that is written, as messages name it.
     place : str
         The argument it was given by (see `partswap.errors.ARGUMENTS`).
     resumes : bool

@@ -6,7 +6,7 @@ import resource
 import pytest
 from PIL import Image
 
-from partswap.errors import SettingError
+from partswap.errors import SettingError, WriteError
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_full_disk_is_an_error_with_a_fix_and_leaves_the_old_figure(adjacent, 
     adjacent.plot(path, kind="best")
     before = path.read_bytes()
     little_room()
-    with pytest.raises(SettingError, match=r"the figure .*why\.png cannot be written .*room"):
+    with pytest.raises(WriteError, match=r"why\.png cannot be written: the disk is full\. Make room"):
         adjacent.plot(path, kind="best")
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["why.png"]
@@ -57,7 +57,7 @@ def test_a_full_disk_is_an_error_with_a_fix_and_leaves_the_old_figure(adjacent, 
 def test_a_full_disk_behind_an_open_file_is_named_too(adjacent):
     with (
         open("/dev/full", "wb", buffering=0) as full,
-        pytest.raises(SettingError, match=r"/dev/full cannot be written"),
+        pytest.raises(WriteError, match=r"/dev/full cannot be written"),
     ):
         adjacent.plot(full, kind="best", format="png")
 
@@ -66,5 +66,5 @@ def test_a_place_that_cannot_be_written_is_named(adjacent, tmp_path):
     (tmp_path / "file").write_text("in the way")
     (tmp_path / "folder.png").mkdir()
     for path in (tmp_path / "file" / "why.png", tmp_path / "folder.png"):
-        with pytest.raises(SettingError, match=rf"{path} cannot be written .*Choose"):
+        with pytest.raises(WriteError, match=rf"{path} cannot be written: .*Choose"):
             adjacent.plot(path, kind="best")

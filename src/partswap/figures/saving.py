@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError
+from partswap.store import write_bytes, write_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,18 +45,12 @@ def format_of(where: Destination, wanted: str | None) -> str:
 def save(figure: Figure, cf: Counterfactual, where: Destination, kind: str) -> None:
     """Write a figure in a format; html is a page with the counterfactual's card."""
     content = _rendered(figure, cf, kind)
-    try:
-        if isinstance(where, str | Path):
-            _write(Path(where), content)
-        else:
-            where.write(_for_file(content, where, kind))
-            where.flush()
-    except OSError as error:
-        name = where if isinstance(where, str | Path) else getattr(where, "name", "into the open file")
-        raise SettingError(
-            f"the figure {name} cannot be written ({error.strerror or error}).",
-            "Choose a place that can be written to and has room.",
-        ) from error
+    if isinstance(where, str | Path):
+        write_bytes(Path(where), content)
+        return
+    with write_errors(getattr(where, "name", "the open file")):
+        where.write(_for_file(content, where, kind))
+        where.flush()
 
 
 def _for_file(content: bytes, file: IO[Any], kind: str) -> bytes | str:
@@ -76,17 +70,6 @@ def _rendered(figure: Figure, cf: Counterfactual, kind: str) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=max(DPI, figure.dpi))
     return buffer.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that is complete or not there at all; one that was there stays if the new one fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _names() -> str:
