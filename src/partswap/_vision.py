@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import pickle
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -46,6 +47,17 @@ def timm() -> ModuleType:
     """Return timm, imported on first use."""
     torchvision()  # timm imports it, so it has to be importable first
     return _import("timm")
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads what names torchvision or timm."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Return a class or function; the two packages are imported as they are here."""
+        package = module_name.partition(".")[0]
+        if package in ("torchvision", "timm"):
+            (timm if package == "timm" else torchvision)()
+        return super().find_class(module_name, global_name)
 
 
 def tracing_leaves() -> tuple[tuple[type, ...], tuple[Callable[..., Any], ...]]:

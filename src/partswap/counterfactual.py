@@ -159,10 +159,10 @@ class Counterfactual:
     trace: tuple[Step, ...]
     flipped: bool
     method: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    source: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    source: Mapping[str, Any] = field(default_factory=dict, hash=False)
     evaluations: int = 0
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)  # two searches that find the same are equal
     words: Words | None = None
     pixel: PixelCheck | None = None
     pictures: Pictures | None = field(default=None, compare=False, repr=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,10 +15,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from partswap._vision import Unpickler
 from partswap.counterfactual import About, Counterfactual, Pictures
 from partswap.data.base import Dataset
 from partswap.encoding import encode_images, read_images
-from partswap.errors import ClassIndexError, CutError, InputError, NoDistractorsError, SettingError, ShapeError
+from partswap.errors import (
+    ClassIndexError,
+    CutError,
+    InputError,
+    NoDistractorsError,
+    PartswapError,
+    SettingError,
+    ShapeError,
+)
 from partswap.failures import Failures, OnError
 from partswap.features import Encoded, PreparedImage
 from partswap.grid import HeatMap
@@ -30,7 +41,7 @@ from partswap.models.names import class_names as names_of
 from partswap.models.names import numbered
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
-from partswap.models.precision import device_of
+from partswap.models.precision import device_of, find_device
 from partswap.models.preprocessing import as_preprocess, assumption, misfit
 from partswap.notes import Note
 from partswap.pixels import PixelJudge, pairs_of, with_check
@@ -102,6 +113,14 @@ class Explainer:
     (True, True)
     """
 
+    _given: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **options: Any) -> Explainer:
+        """Keep what it is made of, for pickles."""
+        explainer = super().__new__(cls)
+        explainer._given = args, options
+        return explainer
+
     def __init__(
         self,
         model: nn.Module | Classifier | str | Path,
@@ -136,7 +155,7 @@ class Explainer:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise SettingError(f"batch_size is {batch_size!r}.", "Use 1 or more.")
         if device is not None:
-            model = model.to(device)
+            model = model.to(find_device(device))
         self.model_name = type(model).__name__
         self.device, self.track, self.batch_size = device_of(model), track, batch_size
         self.preprocess = as_preprocess(preprocess, model)
@@ -155,6 +174,21 @@ class Explainer:
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.patient(method)
         self._speakers: dict[str | Speaker, Speaker] = {}
+
+    def __copy__(self) -> Explainer:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Networks that were traced cannot be pickled: what they were made of is, and they are made anew.
+        try:
+            return _made_anew, (type(self), pickle.dumps(self._given))
+        except Exception as error:  # whatever an object's own pickling raises
+            raise PartswapError(
+                f"the explainer cannot be pickled: {error}.",
+                "Make it in the other process; or make it of what can be: names, functions and classes of modules.",
+            ) from error
 
     def __repr__(self) -> str:
         auxiliary = self.auxiliary.name if self.auxiliary else None
@@ -447,6 +481,7 @@ class Explainer:
         """Return the same explainer with another auxiliary."""
         made = copy.copy(self)
         made.auxiliary, made.notes = auxiliary, list(self.notes)
+        made._given = self._given[0], {**self._given[1], "auxiliary": auxiliary}
         return made
 
     def _auxiliary(self, auxiliary: AuxiliaryLike, learned_from: str | None) -> Auxiliary | None:
@@ -512,3 +547,8 @@ def _named(name: str, weights: str | Path | None, preprocess: Any) -> Classifier
     """Return the classifier of a name; an architecture gets its official weights unless others are given."""
     weights = "default" if weights is None and is_architecture(name) else weights
     return open_classifier(name, weights, preprocess=preprocess)
+
+
+def _made_anew(kind: type[Explainer], content: bytes) -> Explainer:
+    args, options = Unpickler(io.BytesIO(content)).load()
+    return kind(*args, **options)

@@ -88,7 +88,7 @@ class PooledEvaluator(SwapEvaluator):
         assert isinstance(prepared, PooledState)
         if prepared.shares is None or len(i) < FEW:
             return super().evaluate(prepared, state, i, j, target, flips=flips)
-        scores = torch.empty(len(i), device=i.device)
+        scores = torch.empty(len(i), dtype=torch.float32, device=i.device)
         flipped = torch.zeros(len(i), dtype=torch.bool, device=i.device)
         for s in range(len(prepared.cells)):
             mine = (state == s).nonzero().flatten()

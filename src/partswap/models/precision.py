@@ -33,6 +33,22 @@ def check_device(name: str) -> str:
     return name
 
 
+def find_device(device: str | torch.device) -> torch.device:
+    """Return a device by its name ("auto", "cuda:1") or as torch has it; one that is not here is an error."""
+    if device == "auto":
+        return torch.device(devices()[0])
+    try:
+        wanted = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise SettingError(f"device is {device!r}.", f"Use auto, or one of: {', '.join(devices())}.") from error
+    if wanted.type in ("cpu", "cuda", "mps"):
+        check_device(wanted.type)
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        fix = f"Use one of: {', '.join(f'cuda:{k}' for k in range(torch.cuda.device_count()))}."
+        raise SettingError(f"there is no {wanted} here.", fix)
+    return wanted
+
+
 def device_of(model: nn.Module) -> torch.device:
     """Return where a network is; one without weights is on the CPU."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))

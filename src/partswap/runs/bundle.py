@@ -112,18 +112,11 @@ class _Freezer(pickle.Pickler):
         return self._seen[id(obj)], kind, tuple(obj.shape), isinstance(obj, nn.Parameter), obj.requires_grad
 
 
-class _Thawer(pickle.Unpickler):
+class _Thawer(_vision.Unpickler):
     def __init__(self, file: IO[bytes], arrays: Sequence[NDArray[Any]]) -> None:
         super().__init__(file)
         self._arrays = arrays
         self._made: dict[int, Tensor] = {}
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        """Import torchvision and timm the way that works beside any torch."""
-        package = module_name.partition(".")[0]
-        if package in ("torchvision", "timm"):
-            getattr(_vision, package)()
-        return super().find_class(module_name, global_name)
 
     def persistent_load(self, pid: Any) -> Tensor:
         index, kind, shape, parameter, gradient = pid

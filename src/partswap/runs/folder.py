@@ -31,7 +31,7 @@ class Run:
     """A run on disk, finished or not; `record` is its ``run.json``."""
 
     folder: Path
-    record: Mapping[str, Any] = field(repr=False)
+    record: Mapping[str, Any] = field(repr=False, hash=False)
 
     @cached_property
     def config(self) -> RunConfig:

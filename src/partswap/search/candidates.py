@@ -19,7 +19,7 @@ def shared_part(query_parts: Sequence[frozenset[str]], distractor_parts: Sequenc
     known = {part: k for k, part in enumerate(sorted(frozenset().union(*query_parts, *distractor_parts)))}
 
     def held(cells: Sequence[frozenset[str]]) -> Tensor:
-        table = torch.zeros(len(cells), max(1, len(known)))
+        table = torch.zeros(len(cells), max(1, len(known)), dtype=torch.float32)
         for cell, parts in enumerate(cells):
             for part in parts:
                 table[cell, known[part]] = 1

@@ -52,8 +52,8 @@ class Corrections:
     """
 
     def __init__(self, pairs: tuple[int, int], device: torch.device) -> None:
-        self.score = torch.zeros(pairs, device=device)
-        self.lead = torch.zeros(pairs, device=device)
+        self.score = torch.zeros(pairs, dtype=torch.float32, device=device)
+        self.lead = torch.zeros(pairs, dtype=torch.float32, device=device)
 
     def measure(
         self, evaluator: SwapEvaluator, target: int, rank: Tensor, gains: Sequence[Tensor], open_pairs: Tensor
