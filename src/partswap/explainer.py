@@ -38,7 +38,7 @@ from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, b
 from partswap.models.checkpoints import Classifier
 from partswap.models.huggingface import adapt, is_classifier
 from partswap.models.names import class_names as names_of
-from partswap.models.names import numbered
+from partswap.models.names import find_class, numbered
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of, find_device
@@ -237,6 +237,8 @@ class Explainer:
             Check the result in pixels (``cf.pixel``): regions are pasted into the query and the whole network is run.
             Among sets of edits that flip its decision in feature space, ours then prefers one that does so in pixels.
         """
+        if target is not None:
+            find_class(target, self.class_names, self.cut.classes)  # before images are read
         speaker = None if words is None else self.speaker(words)
         queries = query if isinstance(query, Encoded) else list_images(query)
         if len(queries) != 1:

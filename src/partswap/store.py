@@ -205,6 +205,15 @@ def check_writable(path: Path, *, folder: bool) -> None:
         raise SettingError(f"{place} cannot be written to.", "Choose another place ({out}), or change its permissions.")
 
 
+def check_cache(folder: Path | None) -> None:
+    """Raise an error if a folder of caches, by default the user's, cannot be written; nothing is made."""
+    try:
+        check_writable(folder or default_cache(), folder=True)
+    except SettingError as error:
+        problem = f"the cache folder cannot be used: {error.problem}"
+        raise SettingError(problem, "Choose another ({cache}).") from error
+
+
 def make_private(path: Path, *, folder: bool = False) -> None:
     """Make a file or folder that only its owner can read, before anything is in it; one that is there becomes so."""
     if folder:

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import output_file, say
+from partswap.cli.options import output_file, say, writable_folder, writable_picture
 
 app = typer.Typer(help="The drawn birds: look at them, train on them.", no_args_is_help=True)
 
 
 @app.command()
 def sheet(
-    out: Annotated[Path, typer.Argument(help="PNG or JPEG to write.")],
-    seed: Annotated[int, typer.Option(help="Which individuals.")] = 0,
+    out: Annotated[Path, typer.Argument(help="PNG or JPEG to write.", callback=writable_picture)],
+    seed: Annotated[int, typer.Option(min=0, help="Which individuals.")] = 0,
     keypoints: Annotated[bool, typer.Option(help="Draw the keypoints.")] = False,
 ) -> None:
     """Draw a contact sheet: one bird of every species."""
@@ -28,8 +28,8 @@ def sheet(
 
 @app.command()
 def save(
-    out: Annotated[Path, typer.Argument(help="Folder to write class folders into.")],
-    per_class: Annotated[int, typer.Option(help="Images per species.")] = 10,
+    out: Annotated[Path, typer.Argument(help="Folder to write class folders into.", callback=writable_folder)],
+    per_class: Annotated[int, typer.Option(min=1, help="Images per species.")] = 10,
     split: Annotated[str, typer.Option(help="train, test or unlabelled.")] = "test",
 ) -> None:
     """Write birds as files, one folder per species."""
@@ -47,8 +47,10 @@ def save(
 def train(
     which: Annotated[str, typer.Argument(help="vgg, resnet or auxiliary.")],
     out: Annotated[Path | None, output_file("Where to save; default aviary_WHICH.safetensors.")] = None,
-    per_class: Annotated[int, typer.Option(help="Images per species to train on.")] = 200,
-    epochs: Annotated[int | None, typer.Option(help="Passes over them; the default made the shipped weights.")] = None,
+    per_class: Annotated[int, typer.Option(min=1, help="Images per species to train on.")] = 200,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over them; the default made the shipped weights.")
+    ] = None,
 ) -> None:
     """Train one of the small networks that ship with the package."""
     from partswap.training import aviary

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partswap.cli.options import Threads, console, open_bench, output_folder, say, use_threads, with_config
+from partswap.cli.options import (
+    Threads,
+    check_method,
+    checked,
+    console,
+    open_bench,
+    output_folder,
+    say,
+    use_threads,
+    with_config,
+)
 from partswap.runs.config import METHOD_NAMES, RunConfig
 
 if TYPE_CHECKING:
@@ -16,7 +26,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
 
-MethodOption = Annotated[str, typer.Option(help=f"Method to check: {METHOD_NAMES}.")]
+
+def _check_depth(which: str) -> None:
+    from partswap.studies.sanity import check_depth
+
+    check_depth(which)
+
+
+MethodOption = Annotated[str, checked(f"Method to check: {METHOD_NAMES}.", check_method)]
 Out = Annotated[Path | None, output_folder("Folder to write the table to, as Markdown and CSV.")]
 
 with_bench = with_config(
@@ -30,7 +47,9 @@ with_bench = with_config(
 def sanity(
     config: RunConfig,
     method: MethodOption = "partswap",
-    which: Annotated[list[str] | None, typer.Option(help="Weights to randomise: head, all; repeat the flag.")] = None,
+    which: Annotated[
+        list[str] | None, checked("Weights to randomise: head, all; repeat the flag.", _check_depth)
+    ] = None,
     strict: Annotated[bool, typer.Option(help="End with exit code 1 if a check fails.")] = False,
     out: Out = None,
     threads: Threads = None,
@@ -59,7 +78,7 @@ def sanity(
 def stability(
     config: RunConfig,
     method: MethodOption = "partswap",
-    pixels: Annotated[list[int] | None, typer.Option(help="Shifts to try; repeat the flag. Default 8.")] = None,
+    pixels: Annotated[list[int] | None, typer.Option(min=1, help="Shifts to try; repeat the flag. Default 8.")] = None,
     out: Out = None,
     threads: Threads = None,
 ) -> None:

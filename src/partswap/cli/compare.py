@@ -14,8 +14,8 @@ def compare(
     first: Annotated[Path, typer.Argument(help="Folder of a run.")],
     second: Annotated[Path, typer.Argument(help="Folder of another run on the same images.")],
     out: Annotated[Path | None, output_folder("Folder for the table and pictures of the differences.")] = None,
-    samples: Annotated[int, typer.Option(help="Resamples for the intervals.")] = 2000,
-    seed: Annotated[int, typer.Option(help="For the resampling.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples for the intervals.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="For the resampling.")] = 0,
 ) -> None:
     """Compare the metrics of two runs, image by image, with confidence intervals."""
     from partswap.progress import bars

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from partswap.cli.options import DataOptions, console, output_file, say
+from partswap.cli.options import DataOptions, console, output_picture, say
 from partswap.options import parse_options
 from partswap.runs.config import DATASET_NAMES
 from partswap.terminal import FittedTable
@@ -41,7 +41,7 @@ def check(
     name: Name,
     path: Where = None,
     split: Annotated[str | None, typer.Option(help="One split; all if not given.")] = None,
-    workers: Annotated[int, typer.Option(help="Threads that read images.")] = 4,
+    workers: Annotated[int, typer.Option(min=1, help="Threads that read images.")] = 4,
     option: DataOptions = None,
 ) -> None:
     """Read everything and say all that is wrong; exit code 1 if anything is.
@@ -91,11 +91,11 @@ def _print_kind(title: str, kind: str, found: list[Any]) -> None:
 def show(
     name: Name,
     path: Where = None,
-    out: Annotated[Path, output_file("PNG or JPEG to write.")] = Path("sheet.png"),
+    out: Annotated[Path, output_picture("PNG or JPEG to write.")] = Path("sheet.png"),
     split: Annotated[str, typer.Option(help="Which images.")] = "test",
-    count: Annotated[int, typer.Option(help="How many.")] = 40,
-    columns: Annotated[int, typer.Option(help="How many side by side.")] = 8,
-    seed: Annotated[int, typer.Option(help="Which images, at random.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 40,
+    columns: Annotated[int, typer.Option(min=1, help="How many side by side.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Which images, at random.")] = 0,
     option: DataOptions = None,
 ) -> None:
     """Draw a contact sheet with keypoints, masks and class names."""

@@ -7,15 +7,24 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import console, output_folder, say
+from partswap.cli.options import checked, console, output_folder, say
+from partswap.errors import SettingError
+
+
+def _check_model(name: str) -> None:
+    from partswap.models.shipped import build
+
+    if name == "auxiliary":
+        raise SettingError("auxiliary is no classifier.", "Use vgg or resnet.")
+    build(name)
 
 
 def demo(
     out: Annotated[Path, output_folder("Folder for the report.")] = Path("out/demo"),
-    model: Annotated[str, typer.Option(help="Shipped classifier: vgg or resnet.")] = "vgg",
-    queries: Annotated[int, typer.Option(help="How many birds to explain.")] = 40,
-    distractors: Annotated[int, typer.Option(help="How many images to take regions from.")] = 10,
-    seed: Annotated[int, typer.Option(help="Which birds.")] = 0,
+    model: Annotated[str, checked("Shipped classifier: vgg or resnet.", _check_model)] = "vgg",
+    queries: Annotated[int, typer.Option(min=1, help="How many birds to explain.")] = 40,
+    distractors: Annotated[int, typer.Option(min=1, help="How many images to take regions from.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Which birds.")] = 0,
 ) -> None:
     """Explain some birds with several methods, print a table, write a report to look at."""
     from partswap.apps.report import collect_demo, write_report

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from partswap.cli.options import open_bench, say, with_config
+from partswap.cli.options import check_helper, checked, open_bench, say, with_config
 from partswap.options import AUXILIARY_HELP
 from partswap.runs.config import RunConfig
 
@@ -14,7 +12,7 @@ from partswap.runs.config import RunConfig
 @with_config("data", "model", "path", "options", "split", "weights", "classes", "layer", "precision", "device", "cache")
 def encode(
     config: RunConfig,
-    auxiliary: Annotated[list[str] | None, typer.Option(help=f"{AUXILIARY_HELP} Repeat for more.")] = None,
+    auxiliary: Annotated[list[str] | None, checked(f"{AUXILIARY_HELP} Repeat for more.", check_helper)] = None,
 ) -> None:
     """Compute the features of a split ahead of time; whatever needs them later starts at once."""
     from partswap.models.auxiliaries import AuxiliaryChoice
@@ -22,5 +20,5 @@ def encode(
     bench = open_bench(config)
     grids = bench.encodings.grids
     for text in auxiliary or ():
-        grids = bench.with_auxiliary(AuxiliaryChoice.parse(text)).encodings.grids
+        grids = bench.with_auxiliary(None if text == "none" else AuxiliaryChoice.parse(text)).encodings.grids
     say(f"{len(grids)} images of {config.data} {config.split}, grid {bench.explainer.cut.grid}")

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partswap.cli.options import Classes, DataOptions, DataPath, Layer, Model, Weights, say
+from partswap.cli.options import (
+    Classes,
+    DataOptions,
+    DataPath,
+    Layer,
+    Model,
+    Weights,
+    check_helper,
+    check_method,
+    check_there,
+    checked,
+    say,
+)
 from partswap.errors import PartswapError, SettingError
 from partswap.notes import Note
 from partswap.options import AUXILIARY_HELP, parse_options
@@ -36,18 +48,18 @@ def explain(
         ),
     ] = None,
     layer: Layer = None,
-    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)] = "auto",
+    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)] = "auto",
     auxiliary_weights: Annotated[
         str | None, typer.Option(help="Path to its weights; the official ones are downloaded if not given.")
     ] = None,
     auxiliary_layer: Annotated[
         str | None, typer.Option(help="Its layer; the last before the pooling if not given.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"Method: {METHOD_NAMES}.")] = "partswap",
+    method: Annotated[str, checked(f"Method: {METHOD_NAMES}.", check_method)] = "partswap",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE for the method (beam=4, lam=0.2); repeat.")
     ] = None,
-    max_edits: Annotated[int | None, typer.Option(help="Give up after so many edits.")] = None,
+    max_edits: Annotated[int | None, typer.Option(min=1, help="Give up after so many edits.")] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +76,8 @@ def explain(
     split: Annotated[str, typer.Option(help="Which images of the data set.")] = "test",
     keep_misclassified: Annotated[bool, typer.Option(help="Use distractors the model gets wrong, too.")] = False,
     words: Annotated[
-        Path | None, typer.Option(help="Say it in words, too: the folder that partswap train words made.")
+        Path | None,
+        checked("Say it in words, too: the folder that partswap train words made.", check_there),
     ] = None,
     pixel: Annotated[
         bool,
@@ -83,6 +96,7 @@ def explain(
 ) -> None:
     """Explain an image: which regions would have to look like which for the model to say another class?"""
     from partswap.images import list_images
+    from partswap.models.names import find_class
     from partswap.progress import bars, step
 
     queries = list_images([_image(place, fetch) for place in (query, *(more or []))])
@@ -109,6 +123,9 @@ def explain(
             _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
             {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})},
         )  # fmt: skip
+    for called in (target, label):
+        if called is not None:
+            find_class(called, explainer.class_names, explainer.cut.classes)
     if data is None:
         donors = explainer.encode(donors)
     failed = 0
@@ -152,9 +169,10 @@ def open_explainer(
     from partswap.search import METHODS
     from partswap.search.settings import changed
 
-    classifier = open_classifier(model, weights, classes, preprocess)
     given = check_options(METHODS.get(method), settings, what=f"the method {method}", word="setting")
+    changed(METHODS.get(method)(), **given)  # whose values are checked before the model is opened
     where = None if device is None else check_device(device)
+    classifier = open_classifier(model, weights, classes, preprocess)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartswapWarning)
         explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where, track=bars)

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import open_bench, say, use_threads, with_config
+from partswap.cli.options import Threads, open_bench, say, use_threads, with_config
 from partswap.errors import MissingDependencyError, SettingError
 from partswap.runs.config import RunConfig
 
 Host = Annotated[str, typer.Option(help="Address to listen at; this machine only by default.")]
-Port = Annotated[int, typer.Option(help="Port to listen at.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at.")]
 
 FIELDS = (
     "data", "path", "split", "options", "model", "weights", "classes", "layer", "auxiliary", "tau", "precision",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from partswap.errors import SettingError
 from partswap.options import MODEL_HELP as MODEL_HELP
 from partswap.runs.config import RunConfig, flags_of, read_config
 from partswap.terminal import wrapped
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from partswap.runs.workbench import Workbench
 
 console = Console()
+#: What a picture may end in.
+PICTURES = (".png", ".jpg", ".jpeg")
 
 Command = Callable[..., None]
 
@@ -40,9 +43,76 @@ def output_file(text: str) -> Any:
     return typer.Option(help=text, callback=lambda place: _writable(place, folder=False))
 
 
+def output_picture(text: str) -> Any:
+    """Return the option of a picture to write, whose place and suffix are checked before anything is computed."""
+    return typer.Option(help=text, callback=writable_picture)
+
+
+def writable_picture(place: Path) -> Path:
+    """Return where a picture goes, after checking that one can be written there."""
+    _writable(place, folder=False)
+    if place.suffix.lower() not in PICTURES:
+        raise SettingError(f"{place} has no suffix of an image.", "Use .png or .jpg.")
+    return place
+
+
+def writable_folder(place: Path) -> Path | None:
+    """Return a folder to write to, after checking that it can be."""
+    return _writable(place, folder=True)
+
+
 def output_page(text: str) -> Any:
     """Return the option of a page to write: a folder, or one file that ends in .html."""
     return typer.Option(help=text, callback=lambda place: _writable(place, folder=place.suffix != ".html"))
+
+
+def checked(text: str, check: Callable[[Any], object], **more: Any) -> Any:
+    """Return an option whose values, each of them, are checked before anything else is done."""
+
+    def callback(value: Any) -> Any:
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if each is not None:
+                check(each)
+        return value
+
+    return typer.Option(help=text, callback=callback, **more)
+
+
+def check_method(name: str) -> None:
+    """Raise an error if there is no such method."""
+    from partswap.search import METHODS
+
+    METHODS.get(name)
+
+
+def check_helper(text: str) -> None:
+    """Raise an error if there is no such auxiliary; "none" is none."""
+    from partswap.models.auxiliaries import check_auxiliary
+
+    if text != "none":
+        check_auxiliary(text)
+
+
+def check_there(place: Path) -> None:
+    """Raise an error if there is no such file or folder."""
+    if not place.exists():
+        raise SettingError(f"there is no file or folder {place}.", "Check the path.")
+
+
+def _check_precision(name: str) -> str:
+    from partswap.models.precision import check_precision
+
+    if name != "auto":
+        check_precision(name)
+    return name
+
+
+def _check_cache(folder: Path | None) -> Path | None:
+    from partswap.store import check_cache
+
+    if folder is not None:
+        check_cache(folder)
+    return folder
 
 
 def _writable(place: Path | None, *, folder: bool) -> Path | None:
@@ -61,11 +131,11 @@ Model = Annotated[str, flag("model")]
 Weights = Annotated[str | None, flag("weights")]
 Classes = Annotated[str | None, flag("classes")]
 Layer = Annotated[str | None, flag("layer")]
-Cache = Annotated[Path | None, flag("cache")]
-Precision = Annotated[str, flag("precision")]
+Cache = Annotated[Path | None, flag("cache", callback=_check_cache)]
+Precision = Annotated[str, flag("precision", callback=_check_precision)]
 Device = Annotated[str | None, flag("device", show_default="cuda if there is one, else cpu")]
-Seed = Annotated[int, flag("seed")]
-Threads = Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")]
+Seed = Annotated[int, flag("seed", min=0)]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch; all cores by default.")]
 
 
 def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[Command], Command]:

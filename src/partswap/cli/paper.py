@@ -9,6 +9,9 @@ import typer
 
 from partswap.cli.options import (
     Command,
+    check_helper,
+    check_there,
+    checked,
     console,
     on_device,
     output_folder,
@@ -38,30 +41,33 @@ def _command(name: str) -> Command:
         config: RunConfig,
         auxiliary: Annotated[
             list[str] | None,
-            typer.Option(
-                help=f"{AUXILIARY_HELP} The table 'auxiliary' has a row for each; the others use the first.",
+            checked(
+                f"{AUXILIARY_HELP} The table 'auxiliary' has a row for each; the others use the first.",
+                check_helper,
                 show_default="auto",
             ),
         ] = None,
         out: Annotated[Path, output_folder("Folder for the table and figures.")] = Path("out/paper"),
-        runs: Annotated[
-            Path | None, typer.Option(help="Folder of runs, shared by tables; OUT/runs if not given.")
-        ] = None,
+        runs: Annotated[Path | None, output_folder("Folder of runs, shared by tables; OUT/runs if not given.")] = None,
         tuned: Annotated[
             list[Path] | None,
-            typer.Option(help="A tune.json of partswap tune; the table 'sota' gets a row with what it chose. Repeat."),
+            checked(
+                "A tune.json of partswap tune; the table 'sota' gets a row with what it chose. Repeat.", check_there
+            ),
         ] = None,
         words: Annotated[
-            Path | None, typer.Option(help="Folder of partswap train words, for the table 'language'.")
+            Path | None,
+            checked("Folder of partswap train words, for the table 'language'.", check_there),
         ] = None,
     ) -> None:
         from partswap.models.auxiliaries import AuxiliaryChoice
         from partswap.progress import bars
-        from partswap.studies.paper.lab import Lab, make_table
+        from partswap.studies.paper.lab import Lab, check_table, make_table
         from partswap.studies.tune import read_choice
 
         auxiliaries = auxiliary or ["auto"]
         config = on_device(config).with_(auxiliary=auxiliaries[0], precision=resolve_precision(config.precision))
+        check_table(name, config)
         chosen = [AuxiliaryChoice.parse(text) for text in auxiliaries if text != "none"]
         lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], words, bars)
         say_skipped(config.options, lab.bench.data)

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import Cache, Data, DataOptions, DataPath, Precision, output_file, resolve_precision, say
+from partswap.cli.options import (
+    Cache,
+    Data,
+    DataOptions,
+    DataPath,
+    Precision,
+    check_helper,
+    checked,
+    output_file,
+    resolve_precision,
+    say,
+)
 from partswap.errors import SettingError
 from partswap.options import AUXILIARY_HELP, parse_options
 
@@ -22,12 +33,12 @@ def _group() -> None:
 @app.command("name")
 def name(
     data: Data,
-    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)],
+    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)],
     out: Annotated[Path, output_file("Where the names go (JSON); a picture is drawn beside it.")],
     path: DataPath = None,
     option: DataOptions = None,
     split: Annotated[str, typer.Option(help="Which images.")] = "train",
-    clusters: Annotated[int, typer.Option(help="How many clusters.")] = 20,
+    clusters: Annotated[int, typer.Option(min=1, help="How many clusters.")] = 20,
     names: Annotated[
         list[str] | None, typer.Option("--name", help="NUMBER=WORD, instead of being asked; repeat.")
     ] = None,
@@ -41,12 +52,14 @@ def name(
 
     if out.suffix != ".json":
         raise SettingError(f"{out} is no name of a JSON file.", "Let it end in .json.")
+    given = parse_options(names)
+    for number in given:
+        if not number.isdecimal() or int(number) >= clusters:
+            raise SettingError(f"there is no cluster {number}.", f"Use 0 to {clusters - 1}.")
     images = open_dataset(data, path, split, **parse_options(option))
     found = Unnamed(images, auxiliary, clusters, cache=cache, precision=resolve_precision(precision), track=bars)
     words = found.known(out)
-    for number, word in parse_options(names).items():
-        if not number.isdecimal() or int(number) >= len(words):
-            raise SettingError(f"there is no cluster {number}.", f"Use 0 to {len(words) - 1}.")
+    for number, word in given.items():
         words[int(number)] = None if word is None else str(word).strip() or None
     found.save(out, words)
     picture = out.with_suffix(".png")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import output_page, say
+from partswap.cli.options import check_there, checked, output_page, say
 
 
 def report(
@@ -16,7 +16,8 @@ def report(
         Path, output_page("A folder (pictures as files, page index.html), or one file that ends in .html.")
     ] = Path("out/report.html"),
     words: Annotated[
-        Path | None, typer.Option(help="Say explanations in words, too: the folder that partswap train words made.")
+        Path | None,
+        checked("Say explanations in words, too: the folder that partswap train words made.", check_there),
     ] = None,
     title: Annotated[str, typer.Option(help="Of the page; names data and model by default.")] = "",
 ) -> None:

@@ -46,13 +46,13 @@ def plan(
         typer.Option("--setup", help="random, or consistent (only ours swaps like for like); repeat."),
     ] = None,
     ours: Annotated[str, typer.Option(help="Whose Same-KP is above the others' in consistent.")] = "partswap",
-    pairs: Annotated[int | None, typer.Option(help="Pairs of classes; all there are by default.")] = None,
-    participants: Annotated[int, typer.Option(help="How many places there are.")] = 25,
-    blocks: Annotated[int, typer.Option(help="Pairs of classes that one participant sees.")] = 6,
-    learning: Annotated[int, typer.Option(help="Image pairs to learn from.")] = 10,
-    questions: Annotated[int, typer.Option(help="Test pictures, before and after.")] = 10,
+    pairs: Annotated[int | None, typer.Option(min=1, help="Pairs of classes; all there are by default.")] = None,
+    participants: Annotated[int, typer.Option(min=1, help="How many places there are.")] = 25,
+    blocks: Annotated[int, typer.Option(min=1, help="Pairs of classes that one participant sees.")] = 6,
+    learning: Annotated[int, typer.Option(min=1, help="Image pairs to learn from.")] = 10,
+    questions: Annotated[int, typer.Option(min=1, help="Test pictures, before and after.")] = 10,
     test_split: Annotated[str, typer.Option(help="Images of the tests.")] = "test",
-    attention: Annotated[int, typer.Option(help="Attention checks per participant.")] = 1,
+    attention: Annotated[int, typer.Option(min=0, help="Attention checks per participant.")] = 1,
     least_seconds: Annotated[float, typer.Option(help="A learning pair is shown at least so long.")] = 2.0,
     title: Annotated[str, typer.Option(help="Title of the pages.")] = "Which is which?",
     noun: Annotated[str, typer.Option(help="What the pictures show.")] = "bird",
@@ -95,10 +95,10 @@ def serve(
     folder: Folder,
     database: DatabaseUrl = None,
     host: Annotated[str, typer.Option(help="Address to listen at; this machine only by default.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
-    links: Annotated[int, typer.Option(help="Make so many personal links and print them.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at.")] = 8000,
+    links: Annotated[int, typer.Option(min=0, help="Make so many personal links and print them.")] = 0,
     open_places: Annotated[
-        int, typer.Option("--open", help="Let so many people in by the open link /join; 0: personal links only.")
+        int, typer.Option("--open", min=0, help="Let so many people in by the open link /join; 0: personal links only.")
     ] = 0,
     id_name: Annotated[str, typer.Option(help="Name of the person's id in the open link; '': none.")] = "PROLIFIC_PID",
     address: Annotated[str | None, typer.Option(help="Address that participants use (https://...).")] = None,
@@ -110,10 +110,11 @@ def serve(
         bool, typer.Option(help="A proxy on this machine ends TLS and passes addresses on.")
     ] = False,
     simulate: Annotated[
-        int, typer.Option(help="Let so many simulated participants take the study, analyse what they did, and end.")
+        int,
+        typer.Option(min=0, help="Let so many simulated participants take the study, analyse what they did, and end."),
     ] = 0,
     trial: Annotated[
-        int, typer.Option("--try", help="Go through the study as participant number N does; nothing is stored.")
+        int, typer.Option("--try", min=0, help="Go through the study as participant number N does; nothing is stored.")
     ] = 0,
     noise: Annotated[float, typer.Option(help="Noise of simulated comparisons, in cosine.")] = 0.01,
     lapse: Annotated[float, typer.Option(help="How often simulated participants do not look.")] = 0.05,
@@ -222,7 +223,7 @@ def analyse(
     out: Annotated[Path | None, output_folder("Folder for text, table and figure.")] = None,
     database: DatabaseUrl = None,
     keep_unfinished: Annotated[bool, typer.Option(help="Count people who did not come to the end, too.")] = False,
-    failed_checks: Annotated[int, typer.Option(help="Leave out people who failed more attention checks.")] = 1,
+    failed_checks: Annotated[int, typer.Option(min=0, help="Leave out people who failed more attention checks.")] = 1,
     least_answer: Annotated[float, typer.Option(help="Leave out people whose usual answer took less seconds.")] = 0.3,
     knew: Annotated[float, typer.Option(help="Leave out blocks with more than this share right before.")] = 0.8,
     seed: Seed = 0,

@@ -19,6 +19,9 @@ from partswap.cli.options import (
     Seed,
     Threads,
     Weights,
+    check_helper,
+    check_there,
+    checked,
     console,
     output_folder,
     resolve_precision,
@@ -32,21 +35,47 @@ if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.training.loop import Recipe
 
+
+def _check_start(start: str) -> None:
+    from partswap.models.open import check_start
+
+    if start not in ("default", "none"):
+        check_start(start)
+
+
+def _check_architecture(name: str) -> None:
+    from partswap.models.open import check_architecture
+
+    check_architecture(name)
+
+
+def _check_parts(place: str) -> None:
+    check_there(Path(place))
+
+
+def _check_sources(start: str) -> None:
+    for each in start.split(","):
+        check_helper(each)
+
+
 app = typer.Typer(help="Train classifiers, parts detectors, auxiliaries and words.", no_args_is_help=True)
 
 Start = Annotated[
     str | None,
-    typer.Option(
-        help="Start from: a file of weights, a model (trained folder, hf:FOLDER, file.py:function, timm:NAME), "
-        "'default' (official ImageNet weights), 'none'."
+    checked(
+        "Start from: a file of weights, a model (trained folder, hf:FOLDER, file.py:function, timm:NAME), "
+        "'default' (official ImageNet weights), 'none'.",
+        _check_start,
     ),
 ]
-Resize = Annotated[int | None, typer.Option(help="Short side before the centre is cropped; 256 for most networks.")]
+Resize = Annotated[
+    int | None, typer.Option(min=1, help="Short side before the centre is cropped; 256 for most networks.")
+]
 Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
-Views = Annotated[int, typer.Option(help="Views of each image to cache behind the frozen layer.")]
+Views = Annotated[int, typer.Option(min=1, help="Views of each image to cache behind the frozen layer.")]
 Out = Annotated[Path, output_folder("Folder for checkpoints and the result.")]
-Epochs = Annotated[int, typer.Option(help="Passes over the images.")]
-Batch = Annotated[int, typer.Option(help="Images per step.")]
+Epochs = Annotated[int, typer.Option(min=1, help="Passes over the images.")]
+Batch = Annotated[int, typer.Option(min=1, help="Images per step.")]
 Optimizer = Annotated[str, typer.Option(help="sgd or adamw.")]
 Schedule = Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")]
 WeightDecay = Annotated[float, typer.Option(help="Weight decay.")]
@@ -63,9 +92,10 @@ def classifier(
     option: DataOptions = None,
     arch: Annotated[
         str | None,
-        typer.Option(
-            help="vgg16, resnet50, resnet50_v1, any torchvision or timm name, hf:FOLDER, file.py:function. If not "
-            "given: that of the model in --start, else vgg16."
+        checked(
+            "vgg16, resnet50, resnet50_v1, any torchvision or timm name, hf:FOLDER, file.py:function. If not "
+            "given: that of the model in --start, else vgg16.",
+            _check_architecture,
         ),
     ] = None,
     start: Start = "default",
@@ -93,18 +123,19 @@ def classifier(
     device: Device = None,
     cache: Cache = None,
     seed: Seed = 0,
-    processes: Annotated[int, typer.Option(help="Devices to spread batches over (needs partswap[train]).")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Devices to spread batches over (needs partswap[train]).")] = 1,
     threads: Threads = None,
 ) -> None:
     """Fine-tune a classifier; a killed run goes on with the same command."""
     from partswap.progress import bars
     from partswap.training.classifier import train_classifier
-    from partswap.training.devices import launch
+    from partswap.training.devices import check_processes, launch
     from partswap.training.plan import Plan
 
     _check(out, device)
     if device is not None and processes > 1:
         raise SettingError(f"device is {device} for {processes} processes.", "Each has its own: leave --device out.")
+    check_processes(processes)
     use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
@@ -133,7 +164,8 @@ def parts(
     path: DataPath = None,
     option: DataOptions = None,
     arch: Annotated[
-        str, typer.Option(help="Backbone: resnet50, resnet50_v1, or any torchvision or timm name.")
+        str,
+        checked("Backbone: resnet50, resnet50_v1, or any torchvision or timm name.", _check_architecture),
     ] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
     start: Start = "default",
@@ -178,15 +210,16 @@ def auxiliary(
     option: DataOptions = None,
     start: Annotated[
         str,
-        typer.Option(
-            help="What to start from, NAME=WEIGHTS@LAYER+LAYER: an auxiliary, a torchvision or timm name, or your "
+        checked(
+            "What to start from, NAME=WEIGHTS@LAYER+LAYER: an auxiliary, a torchvision or timm name, or your "
             "classifier (trained folder, hf:FOLDER, file.py:function). Without layers: three of its last stages. "
-            "Two networks side by side, joined by a comma, know more than one."
+            "Two networks side by side, joined by a comma, know more than one.",
+            _check_sources,
         ),
     ] = "imagenet_resnet50",
-    steps: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 1000,
-    width: Annotated[int, typer.Option(help="Channels of the result.")] = 256,
-    neighbours: Annotated[int, typer.Option(help="An image's partner is one of so many most like it.")] = 15,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 1000,
+    width: Annotated[int, typer.Option(min=1, help="Channels of the result.")] = 256,
+    neighbours: Annotated[int, typer.Option(min=1, help="An image's partner is one of so many most like it.")] = 15,
     both_ways: Annotated[
         bool, typer.Option(help="Look at the mirror image, too: better matches, twice the time per image.")
     ] = True,
@@ -229,7 +262,9 @@ def words(
     ] = None,
     parts: Annotated[
         str | None,
-        typer.Option(help="What tells parts: the folder of a detector (train parts) or named clusters (parts name)."),
+        checked(
+            "What tells parts: the folder of a detector (train parts) or named clusters (parts name).", _check_parts
+        ),
     ] = None,
     fit_head: Annotated[
         bool, typer.Option(help="Let a linear classifier stand in for a head that is more than pooling and linear.")
@@ -243,11 +278,12 @@ def words(
     """Learn the attributes of a data set as words for a classifier's counterfactuals."""
     from partswap.models.open import open_classifier
     from partswap.progress import bars, step
-    from partswap.training.words import train_words
+    from partswap.training.words import check_words, train_words
 
     _check(out, None)
     use_threads(threads)
     learn, measure = _open(data, path, option, train_split, test_split)
+    check_words(learn, parts)
     with step(bars, f"opening {model}"):
         opened = open_classifier(model, weights, classes)
     train_words(

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import console, open_bench, output_folder, say, with_config
+from partswap.cli.options import (
+    check_helper,
+    check_method,
+    checked,
+    console,
+    open_bench,
+    output_folder,
+    say,
+    with_config,
+)
+from partswap.errors import SettingError
 from partswap.options import AUXILIARY_HELP
 from partswap.runs.config import RunConfig
 
@@ -18,11 +28,11 @@ from partswap.runs.config import RunConfig
 )  # fmt: skip
 def tune(
     config: RunConfig,
-    auxiliary: Annotated[str, typer.Option(help=AUXILIARY_HELP)] = "auto",
+    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)] = "auto",
     split: Annotated[
         str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
     ] = "train",
-    method: Annotated[str, typer.Option(help="partswap or paper.")] = "partswap",
+    method: Annotated[str, checked("partswap or paper.", check_method)] = "partswap",
     lam: Annotated[
         list[float] | None, typer.Option(help="Weights to try; repeat the flag. Default 0, 0.1, 0.2, 0.4, 0.8.")
     ] = None,
@@ -34,10 +44,14 @@ def tune(
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
     from partswap.progress import bars
     from partswap.store import write_json
-    from partswap.studies.tune import LAMBDAS, TAUS
+    from partswap.studies.tune import LAMBDAS, TAUS, trials
     from partswap.studies.tune import tune as run
 
-    bench = open_bench(config.with_(auxiliary=auxiliary, split=split))
+    config = config.with_(auxiliary=auxiliary, split=split)
+    trials(method, lam or LAMBDAS, tau or TAUS)  # before anything is opened
+    if config.auxiliary is None:
+        raise SettingError("there is no auxiliary to tune for.", "Name one with {auxiliary}.")
+    bench = open_bench(config)
     tuning = run(bench, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=config.queries,
                  distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
     console.print(tuning.table().rich())

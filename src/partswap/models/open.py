@@ -93,6 +93,21 @@ def start_of(start: str) -> tuple[str | None, str | Mapping[str, Tensor]]:
     return found.architecture, found.model.state_dict()
 
 
+def check_start(start: str) -> None:
+    """Raise an error, with nothing opened, if there is nothing of this name that a training may start from."""
+    library, colon, _ = start.partition(":")
+    if library in LIBRARIES:
+        find_architecture(start)
+    elif not colon and not Path(start).exists():
+        raise SettingError(f"there is no file or folder {start} to start from.", "Check the path.")
+
+
+def check_architecture(name: str) -> None:
+    """Raise an error, with nothing opened, if the zoo has no architecture of this name; one's own are not looked at."""
+    if is_architecture(name):
+        find_architecture(name)
+
+
 def anchored(model: str) -> str:
     """Return the name of a model with the absolute path of a file or folder in it."""
     if model.startswith("hf:"):

@@ -59,10 +59,15 @@ def dtype_of(model: nn.Module) -> torch.dtype:
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
 
-def autocast(precision: str, device: torch.device | None = None) -> torch.autocast:
-    """Return the context in which convolutions and products run at a precision."""
+def check_precision(precision: str) -> None:
+    """Raise an error if networks cannot compute in a precision of this name."""
     if precision not in ("float32", "bfloat16"):
         raise SettingError(f"precision is {precision!r}.", "Use float32 or bfloat16.")
+
+
+def autocast(precision: str, device: torch.device | None = None) -> torch.autocast:
+    """Return the context in which convolutions and products run at a precision."""
+    check_precision(precision)
     kind = device.type if device is not None else "cpu"
     return torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
 

@@ -26,7 +26,7 @@ def explain_on_ray(
     The bundle goes to the object store once, and processes of a machine share it. `address` is that of a running
     cluster (``"auto"``, ``"host:6379"``); by default one is started here with `workers` cores, or all.
     """
-    ray = _ray()
+    ray = import_ray()
     if not shards:
         return
     ours = not ray.is_initialized()  # an existing connection is used and kept
@@ -90,7 +90,8 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
         ) from error
 
 
-def _ray() -> Any:
+def import_ray() -> Any:
+    """Return Ray; that it is not installed is an error."""
     try:
         import ray
         import ray.exceptions

@@ -55,6 +55,10 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
     config = config.anchored()
     check_place(config.out)
     check_writable(config.out, folder=True)
+    if config.on == "ray":
+        from partswap.runs.ray import import_ray
+
+        import_ray()
     _refuse_inside(config)
     with only_one(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed

@@ -12,7 +12,7 @@ from partswap.data.base import Dataset, open_dataset
 from partswap.errors import DataError, ShapeError
 from partswap.explainer import Explainer
 from partswap.features import Encoded, encode_dataset, fitted_auxiliary
-from partswap.models.auxiliaries import AuxiliaryChoice
+from partswap.models.auxiliaries import AuxiliaryChoice, check_auxiliary
 from partswap.models.checkpoints import Classifier
 from partswap.models.names import numbered, plain
 from partswap.models.open import open_classifier
@@ -20,6 +20,7 @@ from partswap.models.precision import devices, fast_precision
 from partswap.progress import Track, no_progress, step
 from partswap.runs.config import RunConfig
 from partswap.runs.tasks import Facts
+from partswap.store import check_cache
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Workbench:
 
 
 def open_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
-    """Return data, classifier and auxiliary of a configuration."""
+    """Return data, classifier and auxiliary of a configuration; what can be refused is, before images are read."""
+    auxiliary = None if config.auxiliary is None else check_auxiliary(config.auxiliary)
+    check_cache(config.cache)
     with step(track, "opening the data set"):
         data = open_dataset(config.data, config.path, config.split, **config.options)
     with step(track, "opening the classifier"):
@@ -73,7 +76,6 @@ def open_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
     _check_names(classifier.classes, data.classes)
     classifier.model.to(config.device if config.device in devices() else "cpu")
     classifier = replace(classifier, classes=list(data.classes))
-    auxiliary = None if config.auxiliary is None else AuxiliaryChoice.parse(config.auxiliary)
     if auxiliary is not None and config.tau is not None:
         auxiliary = replace(auxiliary, tau=config.tau)
     precision = fast_precision() if config.precision == "auto" else config.precision

@@ -90,9 +90,8 @@ def check_sanity(
     The copy may use as many edits as the network itself needed, so that both swap about the same number of cells. It
     gets the same queries, distractors, targets and auxiliary grids.
     """
-    unknown = [name for name in which if name not in DEPTHS]
-    if unknown:
-        raise SettingError(f"there is nothing called {unknown[0]!r} to randomise.", f"Use {' or '.join(DEPTHS)}.")
+    for name in which:
+        check_depth(name)
     chosen, tasks = choose(bench, method, queries, distractors, seed)
     found = []
     for name in which:
@@ -134,6 +133,12 @@ def sanity_table(rows: Sequence[Randomised], note: str = "") -> ResultTable:
     ]  # fmt: skip
     columns = ["randomised", "same cells, %", "by chance, %", "rank correlation", "queries", "skipped"]
     return ResultTable("Explanations of a network with random weights", columns, cells, note)
+
+
+def check_depth(which: str) -> None:
+    """Raise an error if weights of that name cannot be randomised."""
+    if which not in DEPTHS:
+        raise SettingError(f"there is nothing called {which!r} to randomise.", f"Use {' or '.join(DEPTHS)}.")
 
 
 def weights_of(bench: Workbench, which: str) -> set[str]:

@@ -21,7 +21,7 @@ from partswap.metrics.base import all_known
 from partswap.progress import Track, no_progress
 from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.runs.workbench import Workbench
-from partswap.search import METHODS
+from partswap.search import METHODS, Method
 from partswap.search.settings import changed
 from partswap.store import read_json, write_with
 from partswap.studies.tables import ResultTable
@@ -116,20 +116,17 @@ def tune(
 
     Use a split that is not the one results are reported on.
     """
+    tried = trials(method, lambdas, taus)
     if bench.auxiliary is None:
         raise SettingError("there is no auxiliary to tune for.", "Name one with {auxiliary}.")
-    made = METHODS.get(method)()
-    if not made.takes("lam") or not made.takes("tau"):
-        raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
     if not bench.data.parts:
         raise SettingError("this data set has no keypoints to tune by.", "Use the values of a similar one.")
     planned = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=distractors, seed=seed)
     tasks = planned.first(queries, seed=seed)
     points = []
-    for tau, lam in product(taus, lambdas):
+    for (lam, tau), made in tried.items():
         found = explain_tasks(
-            bench.explainer, bench.encodings, tasks.tasks, changed(made, lam=lam, tau=tau), track=track,
-            title=f"lam {lam:g}, tau {tau:g}",
+            bench.explainer, bench.encodings, tasks.tasks, made, track=track, title=f"lam {lam:g}, tau {tau:g}",
         )  # fmt: skip
         point = Point.of(lam, tau, score_all([(cf, bench.facts.evidence(task)) for task, cf in found]))
         if point is None:
@@ -140,6 +137,14 @@ def tune(
         f"{bench.classifier.architecture}, auxiliary {bench.auxiliary.name}."
     )
     return Tuning(method, points, knee(points), note)
+
+
+def trials(method: str, lambdas: Sequence[float], taus: Sequence[float]) -> dict[tuple[float, float], Method]:
+    """Return the method with every pair ``(lam, tau)``; an error if it has none, or a value makes no sense."""
+    made = METHODS.get(method)()
+    if not made.takes("lam") or not made.takes("tau"):
+        raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
+    return {(lam, tau): changed(made, lam=lam, tau=tau) for tau, lam in product(taus, lambdas)}
 
 
 def read_choice(path: Path) -> tuple[str, dict[str, float]]:

@@ -12,6 +12,12 @@ import torch
 from partswap.errors import MissingDependencyError, SettingError
 
 
+def check_processes(processes: int) -> None:
+    """Raise an error if so many processes cannot be started here."""
+    if processes > 1:
+        _accelerate()
+
+
 def launch(processes: int, function: Callable[[Any], None]) -> None:
     """Call ``function(accelerator)`` in every process: one per device here, or those of the launcher we run under.
 

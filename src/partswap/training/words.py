@@ -90,8 +90,7 @@ def train_words(
         console.print(f"{out} is finished: {_told(done)}", highlight=False)
         return done
     _same_classes(classifier, learn)
-    told = open_parts(place).names if place is not None else set(learn.parts)
-    words = vocabulary(learn.attributes(), told)
+    words = check_words(learn, place)
     explainer = Explainer(classifier, layer or last_grid(classifier), auxiliary=None)
     linear = own_linear_head(explainer.cut)
     if linear is None and not fit_head:
@@ -112,6 +111,12 @@ def train_words(
         finish(made, out)
     console.print(f"words: {_told(made)}, saved {out}", highlight=False)
     return made
+
+
+def check_words(learn: Dataset, parts: str | Path | None) -> Vocabulary:
+    """Return the attributes that can be words; none is an error, before any network runs."""
+    told = open_parts(parts).names if parts is not None else set(learn.parts)
+    return vocabulary(learn.attributes(), told)
 
 
 def _made(

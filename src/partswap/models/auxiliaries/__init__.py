@@ -5,6 +5,14 @@ To add one, drop a file into this folder with a function from an `AuxiliaryChoic
 """
 
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
-from partswap.models.auxiliaries.load import build_auxiliary, load_auxiliary
+from partswap.models.auxiliaries.load import build_auxiliary, check_auxiliary, load_auxiliary
 
-__all__ = ["AUXILIARIES", "Auxiliary", "AuxiliaryChoice", "Explained", "build_auxiliary", "load_auxiliary"]
+__all__ = [
+    "AUXILIARIES",
+    "Auxiliary",
+    "AuxiliaryChoice",
+    "Explained",
+    "build_auxiliary",
+    "check_auxiliary",
+    "load_auxiliary",
+]

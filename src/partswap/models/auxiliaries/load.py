@@ -8,13 +8,13 @@ from pathlib import Path
 from torch import nn
 
 from partswap.cut.trunk import Trunk
-from partswap.errors import LayerError, SettingError, UnknownNameError, suggest
+from partswap.errors import FileFormatError, LayerError, SettingError, UnknownNameError, suggest
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
 from partswap.models.auxiliaries.learned import is_learned, load_learned
 from partswap.models.blend import up_to
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.zoo import load_model, model_names
+from partswap.models.zoo import find_architecture, load_model, model_names
 from partswap.preprocess import Preprocess
 
 
@@ -79,14 +79,19 @@ def build_auxiliary(choice: AuxiliaryChoice, explained: Explained | None = None)
     return replace(auxiliary, tau=choice.tau)
 
 
-def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
-    """Return any network's features: of the zoo, a trained folder, of Hugging Face, one's own."""
-    if not is_architecture(name):
-        opened = open_classifier(name, weights)
-        return _made(name, opened.model, opened.preprocess, layer)
+def check_auxiliary(text: str) -> AuxiliaryChoice:
+    """Return what a text chooses after checking, with nothing opened, that there is such an auxiliary."""
+    choice = AuxiliaryChoice.parse(text)
+    if choice.name not in AUXILIARIES and is_architecture(choice.name):
+        _check_known(choice.name)
+    if choice.weights not in (None, "default") and not Path(str(choice.weights)).exists():
+        raise FileFormatError(f"there is no file {choice.weights}.", "Check the path of the auxiliary's weights.")
+    return choice
+
+
+def _check_known(name: str) -> None:
     try:
-        # A file may lack the classifier, which an auxiliary never runs.
-        model = load_model(name, weights="default") if weights is None else load_model(name, start=weights)
+        find_architecture(name)
     except UnknownNameError as error:
         if ":" in name:
             raise
@@ -95,6 +100,16 @@ def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
         raise UnknownNameError(
             f"there is no auxiliary called {name!r}.", f"{suggest(name, known)} {others}".lstrip()
         ) from error
+
+
+def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
+    """Return any network's features: of the zoo, a trained folder, of Hugging Face, one's own."""
+    if not is_architecture(name):
+        opened = open_classifier(name, weights)
+        return _made(name, opened.model, opened.preprocess, layer)
+    _check_known(name)
+    # A file may lack the classifier, which an auxiliary never runs.
+    model = load_model(name, weights="default") if weights is None else load_model(name, start=weights)
     return _made(name, model, preprocess_for(model), layer)
 
 

@@ -176,10 +176,15 @@ def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
 
 def make_table(name: str, lab: Lab) -> Result:
     """Make a table by name."""
-    table = TABLES.get(name)
-    if lab.config.auxiliary is None and name != "cost":
+    check_table(name, lab.config)
+    return TABLES.get(name)(lab)
+
+
+def check_table(name: str, config: RunConfig) -> None:
+    """Raise an error if a table cannot be made with a configuration, before anything is opened."""
+    TABLES.get(name)
+    if config.auxiliary is None and name != "cost":
         raise SettingError(f"the table {name} needs an auxiliary.", "Name one with {auxiliary}.")
-    return table(lab)
 
 
 TABLES: Registry[Callable[[Lab], Result]] = Registry("table of the paper", "partswap.studies.paper")
