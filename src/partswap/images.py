@@ -300,7 +300,13 @@ def _batch_of(batch: Any) -> list[ImageLike] | None:
 
 def save_image(image: Image.Image, path: Path, **how: Any) -> None:
     """Write an image in the format of the name's suffix, whole or not at all; see `partswap.store.writing`."""
-    kind = Image.registered_extensions().get(path.suffix.lower())
+    kind = check_picture(path)
+    write_with(path, lambda file: image.save(file, kind), **how)
+
+
+def check_picture(path: Path) -> str:
+    """Return the format of the name's suffix; one that pictures are not written in is an error."""
+    kind = Image.registered_extensions().get(path.suffix.lower(), "")
     if kind not in Image.SAVE:
         raise SettingError(f"{path} has no suffix of an image.", "Use .png or .jpg.")
-    write_with(path, lambda file: image.save(file, kind), **how)
+    return kind

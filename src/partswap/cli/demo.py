@@ -8,15 +8,16 @@ from typing import Annotated
 import typer
 
 from partswap.cli.options import checked, console, output_folder, say
-from partswap.errors import SettingError
+from partswap.errors import UnknownNameError, suggest
+
+SHIPPED = ("vgg", "resnet")
 
 
 def _check_model(name: str) -> None:
-    from partswap.models.shipped import build
-
-    if name == "auxiliary":
-        raise SettingError("auxiliary is no classifier.", "Use vgg or resnet.")
-    build(name)
+    if name not in SHIPPED:
+        raise UnknownNameError(
+            f"there is no shipped classifier {name!r}.", suggest(name, SHIPPED) or "Use vgg or resnet."
+        )
 
 
 def demo(

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from partswap.runs.workbench import Workbench
 
 console = Console()
-#: What a picture may end in.
-PICTURES = (".png", ".jpg", ".jpeg")
 
 Command = Callable[..., None]
 
@@ -50,9 +48,10 @@ def output_picture(text: str) -> Any:
 
 def writable_picture(place: Path) -> Path:
     """Return where a picture goes, after checking that one can be written there."""
+    from partswap.images import check_picture
+
     _writable(place, folder=False)
-    if place.suffix.lower() not in PICTURES:
-        raise SettingError(f"{place} has no suffix of an image.", "Use .png or .jpg.")
+    check_picture(place)
     return place
 
 
