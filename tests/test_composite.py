@@ -117,6 +117,19 @@ def test_a_counterfactual_gives_its_composite_and_its_image(problem, pictures):
         assert np.array_equal(inside, pictures[0][place])
 
 
+def test_outlines_of_neighbours_stay_inside_their_regions():
+    plain = Image.new("RGB", (224, 224), "teal")
+    halves = [(0.25, 0.25, 0.5, 0.5), (0.5, 0.25, 0.75, 0.5)]
+    both = np.asarray(outlined(plain, halves, ["#ff0000", "#00ff00"], inset=True))
+    for (left, top, right, bottom), color in zip(halves, ["#ff0000", "#00ff00"], strict=True):
+        alone = np.asarray(outlined(plain, [(left, top, right, bottom)], [color], inset=True))
+        x1, y1, x2, y2 = (round(224 * edge) for edge in (left, top, right, bottom))
+        assert np.array_equal(both[y1:y2, x1:x2], alone[y1:y2, x1:x2])
+        changed = (alone != np.asarray(plain)).any(-1)
+        changed[y1:y2, x1:x2] = False
+        assert not changed.any()
+
+
 def test_outlines_at_the_border_stay_inside_the_picture():
     made = np.asarray(outlined(Image.new("RGB", (56, 56), "teal"), [(0, 0, 0.25, 0.25)], ["#ffffff"]))
     assert (made[0, 0] == 255).all()

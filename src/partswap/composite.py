@@ -140,8 +140,13 @@ def highlighted(picture: Image.Image, box: Box) -> Image.Image:
     return outlined(picture, [box], ["#ffffff"], blur=True)
 
 
-def outlined(picture: Image.Image, boxes: Sequence[Box], colors: Sequence[str], *, blur: bool = False) -> Image.Image:
-    """Return the picture with regions outlined, everything else blurred if that is asked for."""
+def outlined(
+    picture: Image.Image, boxes: Sequence[Box], colors: Sequence[str], *, blur: bool = False, inset: bool = False
+) -> Image.Image:
+    """Return the picture with regions outlined, everything else blurred if that is asked for.
+
+    Outlines lie around the regions, or inside them (`inset`), so that those of neighbours stay apart.
+    """
     width, height = picture.size
     made = picture.convert("RGB")
     places = [[round(v * side) for v, side in zip(box, (width, height) * 2, strict=True)] for box in boxes]
@@ -155,9 +160,11 @@ def outlined(picture: Image.Image, boxes: Sequence[Box], colors: Sequence[str], 
     line = max(2, round(max(width, height) / 120))
     # Two rings, light and dark: they are seen on any picture, and by any eye.
     for (left, top, right, bottom), color in zip(places, colors, strict=True):
-        for paint, far in (("#101828", 2 * line), (color, line)):
+        inner = max(1, line - 1)  # with a dark rim on both sides
+        rings = ((2 * line, line), (line, line)) if not inset else ((0, inner + 2), (-1, inner))
+        for paint, (far, thick) in zip(("#101828", color), rings, strict=True):
             corner = max(left - far, 0), max(top - far, 0)
             draw.rectangle(
-                (*corner, min(right + far, width) - 1, min(bottom + far, height) - 1), outline=paint, width=line
+                (*corner, min(right + far, width) - 1, min(bottom + far, height) - 1), outline=paint, width=thick
             )
     return made

@@ -387,7 +387,7 @@ class Counterfactual:
         from partswap.palette import edit_color
 
         boxes = [self.grid.box(edit.query_cell, (1, 1)) for edit in self.edits]
-        return outlined(self.drawn().query, boxes, [edit_color(n) for n in range(len(boxes))], blur=blur)
+        return outlined(self.drawn().query, boxes, [edit_color(n) for n in range(len(boxes))], blur=blur, inset=True)
 
     def composite(self, *, scale: float = 2.0, feather: float = 0.5, match: bool = False) -> Image:
         """Return the query with the regions of all edits pasted in (see `partswap.composite.Paste`)."""

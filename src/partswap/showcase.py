@@ -22,6 +22,8 @@ CRITERIA = 6
 PLAIN_OUTCOME = 0.6
 #: Below it the target comes first, if at all, only because the other classes share the rest.
 LIKELY = 0.5
+#: How many criteria `clarity` counts.
+CRITERIA = 6
 #: What a page with examples tells its readers.
 RULE = (
     f"Chosen to be easy to read: at most {FEW_EDITS} swaps, each a part for the same part, no background, the flip "

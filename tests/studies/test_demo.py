@@ -4,12 +4,15 @@ import io
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from partswap import Explainer
 from partswap.apps.report import collect_demo, write_report
+from partswap.showcase import RULE, clarity
 from partswap.studies.demo import results_table, run_demo
 
 runner = CliRunner()
@@ -44,6 +47,18 @@ def test_explanations_flip(result):
     assert all(cf.flipped for cf, _ in result.explained["partswap"])
     # A single distractor may not be enough to flip a position-dependent head.
     assert sum(cf.flipped for cf, _ in result.explained["goyal"]) >= 18
+
+
+def test_the_readme_s_example_is_chosen_by_the_rule_that_the_docs_tell(result):
+    shown = result.clearest()
+    explainer = Explainer("aviary:vgg", auxiliary="none")
+    ranks = [clarity(explainer.pixel_check(cf), evidence) for cf, evidence in result.explained["partswap"]]
+    place = ranks.index(max(ranks))
+    assert shown.edits == result.explained["partswap"][place][0].edits
+    assert shown.pixel is not None
+    root = Path(__file__).parents[2]
+    assert RULE in (root / "docs" / "figures.md").read_text()
+    assert "docs/figures.md" in (root / "README.md").read_text().partition("demo.png")[2].partition("</sub>")[0]
 
 
 def test_the_report_needs_no_other_file(report):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Swaps that are drawn, on the screen and in print; the rest are counted.
 SHOWN, SHOWN_IN_PRINT = 15, 6
-#: Inches: width of a swap, at most.
-WIDEST = 3.6
 
 
 @FIGURES.register("edits")
@@ -34,7 +32,9 @@ def edits(cf: Counterfactual, *, parts: Sequence[str | None] | None = None, widt
     numbers = first_edits(cf, SHOWN_IN_PRINT if page.in_print else SHOWN)
     # Few swaps are drawn larger.
     across = columns_of(len(numbers), page.columns)
-    wide = min((page.inner - (across - 1) * page.gap) / across, WIDEST)
+    wide = (page.inner - (across - 1) * page.gap) / across
+    if len(numbers) == 1:
+        wide = min(wide, 2 * page.side + page.gap)  # below two pictures
     for row in rows_of(numbers, across):
         highest = 0.0
         for place, number in enumerate(row):

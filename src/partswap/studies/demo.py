@@ -24,6 +24,7 @@ from partswap.progress import Track, no_progress
 from partswap.runs.confusion import Confusion
 from partswap.runs.tasks import Facts, Task, explain_tasks, plan_tasks
 from partswap.search import METHODS
+from partswap.showcase import clearest_first
 from partswap.terminal import FittedTable
 
 #: The columns of the table: metric, and whether it shows first edits or all of them.
@@ -84,6 +85,12 @@ class DemoResult:
             "is most often taken for or, if it never is, the one with the highest mean probability. "
             f"Classifier: shipped {self.model}, {self.accuracy:.0%} of {self.birds} test birds right."
         )
+
+    def clearest(self, method: str = "partswap") -> Counterfactual:
+        """Return the explanation that is easiest to read, by the rule of `partswap.showcase`, with its pixel check."""
+        explainer = Explainer(shipped.load(self.model), preprocess=shipped.PREPROCESS, auxiliary="none")
+        explanations = [explainer.pixel_check(cf) for cf, _ in self.explained[method]]
+        return explanations[clearest_first(explanations, [evidence for _, evidence in self.explained[method]])[0]]
 
     def examples(self) -> list[Example]:
         """Return every query with what each method found for it, the most telling first."""

@@ -14,6 +14,7 @@ from PIL.Image import Image
 from partswap.counterfactual import Counterfactual, Pictures
 from partswap.figures import FIGURES
 from partswap.images import save_image
+from partswap.palette import INK, INK_DARK, LINE, LINE_DARK, NOTE, NOTE_DARK, PALE, PALE_DARK
 from partswap.progress import Track, no_progress
 from partswap.registry import registered
 from partswap.runs.config import RunConfig
@@ -21,19 +22,24 @@ from partswap.runs.run import plan_run
 from partswap.runs.tasks import Task, explain_task
 from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
+from partswap.showcase import CRITERIA, RULE, clarity, clearest_first
 from partswap.store import make_folder, write_text
 
 #: Order on the page; kinds that are not named follow.
 ORDER = ("edits", "best", "methods", "trace", "heat", "clusters", "sheet", "failures")
 #: What is compared with the configuration's own method.
 COMPARED = ("paper", "goyal")
-CSS = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1d2430; background: #f6f7f9; margin: 0; }
-main { max-width: 1180px; margin: 0 auto; padding: 24px 16px 64px; }
-h1 { font-size: 26px; margin: 8px 0; } h2 { font-size: 18px; margin: 36px 0 2px; }
-p { margin: 0 0 10px; color: #5b6472; }
-img { max-width: 100%; height: auto; background: #fff; border: 1px solid #e3e6ec; border-radius: 10px; }
-code { background: #eef0f4; padding: 1px 5px; border-radius: 4px; }
+CSS = f"""
+:root {{ color-scheme: light dark; --ink: {INK}; --note: {NOTE}; --line: {LINE}; --pale: {PALE}; --ground: #f6f7f9; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: {INK_DARK}; --note: {NOTE_DARK}; --line: {LINE_DARK}; --pale: {PALE_DARK}; --ground: #101216; }}
+}}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0; }}
+main {{ max-width: 1180px; margin: 0 auto; padding: 24px 16px 64px; }}
+h1 {{ font-size: 26px; margin: 8px 0; }} h2 {{ font-size: 18px; margin: 36px 0 2px; }}
+p {{ margin: 0 0 10px; color: var(--note); }}
+img {{ max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 10px; }}
+code {{ background: var(--pale); padding: 1px 5px; border-radius: 4px; }}
 """
 
 
@@ -59,7 +65,8 @@ def make_gallery(config: RunConfig, bench: Workbench, folder: Path, track: Track
         for task in tasks:
             found.append(explained(task, method))
             advance(1)
-    at = choose(found)
+    evidence = [bench.facts.evidence(task, cf.query_class) for task, cf in zip(tasks, found, strict=True)]
+    at = clearest_first(found, evidence)[0]
     cf, task = found[at], tasks[at]
     compared = [m for m in COMPARED if m != method and (auxiliary or not METHODS.get(m).needs_semantic)]
     several = [explained(task, m) for m in compared]
@@ -76,24 +83,19 @@ def make_gallery(config: RunConfig, bench: Workbench, folder: Path, track: Track
         for kind in kinds:
             cf.plot(folder / f"{kind}.png", kind=kind, **options.get(kind, {}))
             advance(1)
-    save_image(cf.image(blur=True).resize((448, 448)), folder / "image.png", place="out")
-    save_image(cf.composite().resize((448, 448)), folder / "composite.png", place="out")
+    for name, drawn in (("image", cf.image(blur=True)), ("composite", cf.composite())):
+        save_image(drawn.resize((2 * drawn.width, 2 * drawn.height)), folder / f"{name}.png", place="out")
     cf.save(folder / "counterfactual.json")
-    where = f"{len(found)} images of {config.data} {config.split}, {bench.classifier.architecture}"
+    where = f"{len(found)} images of {config.data} {config.split}, {bench.classifier.architecture}."
+    criteria = clarity(cf, evidence[at]).criteria
+    rule = f"The explanation is the clearest of them. {RULE} It meets {criteria} of {CRITERIA} criteria."
     page = folder / "index.html"
-    write_text(page, page_of(kinds, options, where), place="out")
+    write_text(page, page_of(kinds, options, f"{where} {rule}"), place="out")
     return page
 
 
-def choose(found: Sequence[Counterfactual]) -> int:
-    """Return which explanation is drawn: the first with two to four edits that holds in pixels, else the first."""
-    good = [k for k, cf in enumerate(found) if cf.flipped and 2 <= len(cf) <= 4 and cf.pixel]
-    flipped = [k for k, cf in enumerate(found) if cf.flipped]
-    return (good or flipped or [0])[0]
-
-
-def page_of(kinds: Sequence[str], options: Mapping[str, Mapping[str, Any]], where: str) -> str:
-    """Return the page."""
+def page_of(kinds: Sequence[str], options: Mapping[str, Mapping[str, Any]], note: str) -> str:
+    """Return the page; the note says what is drawn, and why this."""
     told = registered("partswap.figures")
     parts = []
     for kind in kinds:
@@ -112,8 +114,7 @@ def page_of(kinds: Sequence[str], options: Mapping[str, Mapping[str, Any]], wher
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>partswap: figures</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{CSS}</style></head><body><main>'
-        f"<h1>Figures</h1><p>{html.escape(where)}. The explanation is the first with two to four edits that holds in "
-        f"pixels.</p>{''.join(parts)}</main></body></html>\n"
+        f"<h1>Figures</h1><p>{html.escape(note)}</p>{''.join(parts)}</main></body></html>\n"
     )
 
 
