@@ -337,7 +337,17 @@ def test_commands_say_how_many_images_they_left_out(tmp_path):
     trees.truncate(min(birds.glob("*/*.png")))
     data = ["--data", "folder", "--path", birds, "--option", "skip_bad=true"]
     explained = [*data, "--split", "all", "--model", "aviary:vgg", "--cache", tmp_path / "cache"]
-    trained = [*data, "--train-split", "all", "--test-split", "all", "--out", tmp_path / "out", "--arch", "none"]
+    trained = [
+        *data,
+        "--train-split",
+        "all",
+        "--test-split",
+        "all",
+        "--out",
+        tmp_path / "out",
+        "--arch",
+        "none.py:build",
+    ]
     line = "all: 1 of 40 images left out, unreadable"
     assert line in invoke("encode", *explained)
     # The rest end with an error after that: no keypoints, no such network.
@@ -418,8 +428,8 @@ def test_every_method_that_has_a_setting_takes_it(tmp_path):
         ("explain a.jpg b.jpg --query b.jpg --model aviary:vgg --save why.json", "Give a folder"),
         ("explain a.jpg b.jpg --model {}/none.py:build", "there is no file"),
         ("explain a.jpg b.jpg --model hf:{}", "holds no Hugging Face model"),
-        ("explain a.jpg b.jpg --model mymodel.py", "Write mymodel.py:build"),
-        ("layers mymodel.py", "Write mymodel.py:build"),
+        ("explain a.jpg b.jpg --model mymodel.py", "a model in a file is file.py:function"),
+        ("layers mymodel.py", "a model in a file is file.py:function"),
         ("explain a.jpg b.jpg --model b.jpg", "b.jpg is a file, and no model. Name the architecture"),
         ("explain a.jpg b.jpg --model aviary:vgg --layer features.99", "partswap layers shows them all"),
         ("classes resnet18 --classes {}/none.txt", "of class names"),

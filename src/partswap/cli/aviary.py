@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import output_file, say, writable_folder, writable_picture
+from partswap.cli.options import one_of, output_file, say, writable_folder, writable_picture
 
 app = typer.Typer(help="The drawn birds: look at them, train on them.", no_args_is_help=True)
 
@@ -45,7 +45,9 @@ def save(
 
 @app.command()
 def train(
-    which: Annotated[str, typer.Argument(help="vgg, resnet or auxiliary.")],
+    which: Annotated[
+        str, typer.Argument(help="vgg, resnet or auxiliary.", callback=one_of("vgg", "resnet", "auxiliary"))
+    ],
     out: Annotated[Path | None, output_file("Where to save; default aviary_WHICH.safetensors.")] = None,
     per_class: Annotated[int, typer.Option(min=1, help="Images per species to train on.")] = 200,
     epochs: Annotated[

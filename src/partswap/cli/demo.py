@@ -7,22 +7,12 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import checked, console, output_folder, say
-from partswap.errors import UnknownNameError, suggest
-
-SHIPPED = ("vgg", "resnet")
-
-
-def _check_model(name: str) -> None:
-    if name not in SHIPPED:
-        raise UnknownNameError(
-            f"there is no shipped classifier {name!r}.", suggest(name, SHIPPED) or "Use vgg or resnet."
-        )
+from partswap.cli.options import checked, console, one_of, output_folder, say
 
 
 def demo(
     out: Annotated[Path, output_folder("Folder for the report.")] = Path("out/demo"),
-    model: Annotated[str, checked("Shipped classifier: vgg or resnet.", _check_model)] = "vgg",
+    model: Annotated[str, checked("Shipped classifier: vgg or resnet.", one_of("vgg", "resnet"))] = "vgg",
     queries: Annotated[int, typer.Option(min=1, help="How many birds to explain.")] = 40,
     distractors: Annotated[int, typer.Option(min=1, help="How many images to take regions from.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Which birds.")] = 0,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from partswap.errors import SettingError
+from partswap.errors import SettingError, suggest
 from partswap.options import MODEL_HELP as MODEL_HELP
 from partswap.runs.config import RunConfig, flags_of, read_config
 from partswap.terminal import wrapped
@@ -75,6 +75,17 @@ def checked(text: str, check: Callable[[Any], object], **more: Any) -> Any:
         return value
 
     return typer.Option(help=text, callback=callback, **more)
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return what checks that a value is one of some names."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise SettingError(f"there is no {value!r} here.", suggest(value, names) or f"Use {' or '.join(names)}.")
+        return value
+
+    return check
 
 
 def check_method(name: str) -> None:
