@@ -1,5 +1,8 @@
 """Networks of other images than 224 x 224 in colours: one channel, four channels, 16 pixels."""
 
+import contextlib
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,8 @@ from torch import nn
 
 from partswap import Explainer, Preprocess, _vision
 from partswap.counterfactual import Counterfactual
-from partswap.errors import CutError, ImageError, SettingError
+from partswap.errors import CutError, ImageError, PartswapError, SettingError
+from partswap.explainer import PartswapWarning
 from partswap.models.preprocessing import preprocess_for
 
 #: What the blob of each class looks like, by the number of channels.
@@ -124,6 +128,27 @@ def test_what_is_assumed_is_said_once(trained):
         UserWarning, match=r"as for ImageNet: short side 256, centre 224 x 224, mean 0.485 0.456 0.406, std"
     ):
         Explainer(colours, auxiliary=None)
+
+
+def test_hardly_any_image_of_a_class_folder_right_is_suspicious(trained, tmp_path):
+    model, channels = trained
+    if channels == 4:
+        return
+    (tmp_path / "2_Bright").mkdir()
+    for seed in range(100, 106):
+        Image.fromarray(drawn(1, 2, seed)[..., 0]).save(tmp_path / "2_Bright" / f"{seed}.png")
+    names = ["dark", "grey", "2 bright"]
+    notes = []
+    for mean in (0, 1):  # as it was trained, and bright pixels as black
+        known = Preprocess(16, mean=(mean,), std=(1,))
+        explainer = Explainer(model, "3", auxiliary=None, preprocess=known, class_names=names)
+        with contextlib.suppress(PartswapError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartswapWarning)
+            explainer.explain(drawn(1, 0, 100), tmp_path / "2_Bright", keep_misclassified=True)
+        notes.append([(note.kind, note.text) for note in explainer.notes])
+    assert notes[0] == []
+    assert notes[1][0][0] == "suspect"
+    assert "of 6 images of known classes (by folder or label)" in notes[1][0][1]
 
 
 def test_what_timm_says_of_other_weights_is_assumed():

@@ -18,7 +18,7 @@ ARGUMENTS = {
     "fetch": ("partswap.fetch_image(address)", "--fetch"),
     "list_layers": ("list_layers(model)", "partswap layers"),
     "keep_misclassified": ("keep_misclassified=True", "--keep-misclassified"),
-    "preprocess": ("preprocess=partswap.Preprocess(...)", "--size"),
+    "preprocess": ("preprocess=partswap.Preprocess(...)", "--preprocess"),
     "pooled_start": ("pooled_start", "--pooled-start"),
     **{name: (name, f"--{name}") for name in ("address", "auxiliary", "cache", "freeze", "layer", "only", "out")},
     **{name: (name, f"--{name}") for name in ("pixel", "target", "weights", "words", "workers")},

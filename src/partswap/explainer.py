@@ -51,7 +51,7 @@ from partswap.search import METHODS, Method
 from partswap.search.maps import cluster_labels, heat_maps
 from partswap.search.problem import CellParts, Problem, parts_of
 from partswap.search.settings import changed
-from partswap.target import Targets, choose_target, each_target, find_distractors, predicted_as, true_class
+from partswap.target import Targets, choose_target, each_target, find_distractors, predicted_as, suspicion, true_class
 from partswap.verification import Verification, verify_inputs
 
 #: What may be given as an auxiliary.
@@ -253,6 +253,8 @@ class Explainer:
             )
         else:
             donors = self.encode(distractors)
+            doubt = suspicion(donors, self.class_names, self.cut.classes)
+            self._note(Note("suspect", doubt) if doubt else None)
             aim, why = choose_target(encoded.logits[0], target, truth, donors.logits, self.class_names)
         if int(encoded.logits[0].argmax()) == aim:
             raise ClassIndexError(
@@ -534,13 +536,12 @@ class Explainer:
         """Note which files of folders were not read, and that what is transparent was put on white."""
         unread = unread_text(images)
         white = [picture.info[ON_WHITE] for _, picture, _ in rows if ON_WHITE in picture.info]
-        if unread and Note("unread", f"{unread}.") not in self.notes:
-            self._note(Note("unread", f"{unread}."))
+        self._note(Note("unread", f"{unread}.") if unread else None)
         if white and all(note.kind != "transparent" for note in self.notes):
             self._note(Note("transparent", f"images that are transparent in places are put on white, as {white[0]}."))
 
     def _note(self, note: Note | None) -> None:
-        if note is not None:
+        if note is not None and note not in self.notes:
             self.notes.append(note)
             warnings.warn(str(note), PartswapWarning, stacklevel=3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from partswap.notes import Note
 Targets = int | str | None | Sequence[int | str | None]
 #: How many distractors are looked for in a data set.
 DISTRACTORS = 20
+#: Where of this many images of known classes no more than this share is right, something else is wrong.
+FEW, SUSPICIOUS = 4, 0.3
 
 
 def classes_of(data: Dataset, names: Sequence[str] | None, count: int) -> dict[int, int]:
@@ -146,6 +149,28 @@ def find_distractors(
             "Choose another target, or another data set.",
         )
     return encode([data[i] for i in right[:DISTRACTORS]]) if len(parts) > 1 else parts[0]
+
+
+def suspicion(donors: Encoded, names: Sequence[str] | None, classes: int) -> str:
+    """Return what is suspicious about the images of known classes, in words: hardly any is predicted as its class.
+
+    A class is known of items of data sets, and of files in a folder that is called as a class is.
+    """
+    mine = {plain(name): k for k, name in enumerate(names or ())}
+    right, count = 0, 0
+    for place, name in enumerate(donors.names):
+        source = donors.sources[place] if donors.sources else None
+        label = true_class(source, None, None, names, classes)
+        label = mine.get(plain(Path(name).parent.name)) if label is None and name else label
+        if label is not None:
+            count += 1
+            right += int(donors.logits[place].argmax()) == label
+    if count < FEW or right > SUSPICIOUS * count:
+        return ""
+    return (
+        f"{right or 'none'} of {count} images of known classes (by folder or label) "
+        f"{'is' if right < 2 else 'are'} predicted as their class: are they prepared as the model was trained?"
+    )
 
 
 def predicted_as(logits: Tensor, name: Callable[[int], str]) -> str:

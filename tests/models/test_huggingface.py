@@ -113,7 +113,7 @@ def test_a_folder_without_a_processor_is_told_how_images_are_prepared(folder, tm
     image.save(tmp_path / "a.png")
     words = ["explain", tmp_path / "a.png", tmp_path / "a.png", "--auxiliary", "none", "--target", "gull"]
     for more, says in {
-        (): "Save the image processor there too, processor.save_pretrained(folder), or say it: --size.",
+        (): "Save the image processor there too, processor.save_pretrained(folder), or say it: --preprocess.",
         ("--size", "9x"): "--size is '9x'.",
         ("--size", "96"): "none of the 1 distractors is predicted as the target gull",  # so far it went
     }.items():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from partswap.cli.options import MODEL_HELP, Classes, Weights, say
+from partswap.cli.options import MODEL_HELP, Classes, Weights, say, with_preparation
 
 
+@with_preparation
 def classes(
+    stated: Any,
     model: Annotated[str, typer.Argument(help=MODEL_HELP)],
     weights: Weights = None,
     names: Classes = None,
@@ -22,7 +24,8 @@ def classes(
 
     bare = weights is None and is_architecture(model)
     with step(bars, f"opening {model}"):
-        classifier = describe(load_model(model), model, names) if bare else open_classifier(model, weights, names)
+        how = names, stated
+        classifier = describe(load_model(model), model, *how) if bare else open_classifier(model, weights, *how)
     wide = len(str(len(classifier.classes)))
     for number, name in enumerate(classifier.classes):
         if find is None or find.lower() in name.lower():

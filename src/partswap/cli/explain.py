@@ -20,7 +20,11 @@ from partswap.cli.options import (
     check_method,
     check_there,
     checked,
+    hush_warnings,
     say,
+    say_notes,
+    say_skipped,
+    with_preparation,
 )
 from partswap.errors import PartswapError, SettingError
 from partswap.notes import Note
@@ -30,9 +34,12 @@ from partswap.runs.config import DATASET_NAMES, METHOD_NAMES
 if TYPE_CHECKING:
     from partswap.counterfactual import Counterfactual
     from partswap.explainer import Explainer
+    from partswap.models.stated import Stated
 
 
+@with_preparation
 def explain(
+    stated: Any,
     query: Annotated[str, typer.Argument(help="The image to explain, or a folder of images.")],
     model: Model,
     distractors: Annotated[
@@ -41,12 +48,6 @@ def explain(
     more: Annotated[list[str] | None, typer.Option("--query", help="Another image to explain; repeat.")] = None,
     weights: Weights = None,
     classes: Classes = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="Images are HEIGHTxWIDTH (or one number), prepared as for ImageNet; default: what the model says."
-        ),
-    ] = None,
     layer: Layer = None,
     auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)] = "auto",
     auxiliary_weights: Annotated[
@@ -95,12 +96,16 @@ def explain(
     ] = None,
 ) -> None:
     """Explain an image: which regions would have to look like which for the model to say another class?"""
-    from partswap.images import list_images
+    from partswap.images import list_images, unread_text
     from partswap.models.names import find_class
     from partswap.progress import bars, step
 
-    queries = list_images([_image(place, fetch) for place in (query, *(more or []))])
+    places = [_image(place, fetch) for place in (query, *(more or []))]
+    queries = list_images(places)
+    if unread := unread_text(places):
+        say(f"note: {unread}.")
     check_outputs(len(queries), save, plot)
+    hush_warnings()
     if not distractors and data is None:
         raise SettingError("there are no images to take regions from.", "Name some, or a data set with --data.")
     donors: Any
@@ -110,8 +115,10 @@ def explain(
         if distractors:
             raise SettingError(f"images and the data set {data} are given.", "Name one of them.")
         donors = open_dataset(data, path, split, **parse_options(option))
+        say_skipped({}, donors)
     else:
-        donors = list_images([_image(place, fetch) for place in distractors or ()])
+        donors = [_image(place, fetch) for place in distractors or ()]
+        list_images(donors)  # a folder without images is refused before the model is opened
     if words is not None and layer is None:
         from partswap.language.model import layer_of
 
@@ -119,10 +126,11 @@ def explain(
         say(f"note: cut at {layer}, where the words were learned.")
     with step(bars, f"opening {model}"):
         explainer = open_explainer(
-            model, weights, classes, _preprocess(size), layer, device,
+            model, weights, classes, stated, layer, device,
             _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
             {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})},
         )  # fmt: skip
+    said = say_notes(explainer)
     for called in (target, label):
         if called is not None:
             find_class(called, explainer.class_names, explainer.cut.classes)
@@ -137,10 +145,12 @@ def explain(
                 )
         except PartswapError as error:  # of one image; the others can still be explained
             if len(queries) == 1:
+                say_notes(explainer, said)
                 raise
             failed += 1
             say(f"\n{each}\nnot explained: {error.in_flags()}")
             continue
+        said = say_notes(explainer, said)
         given = None if data is not None else len(donors)
         _tell(cf, explainer, _stem(cf, queries, each), save, plot, given=given, several=len(queries) > 1)
     if failed:
@@ -151,17 +161,15 @@ def open_explainer(
     model: str,
     weights: str | None,
     classes: str | None,
-    preprocess: Any,
+    stated: Stated | None,
     layer: str | None,
     device: str | None,
     auxiliary: Any,
     method: str,
     settings: dict[str, Any],
 ) -> Explainer:
-    """Return the explainer that flags describe; what it assumed is printed."""
-    import warnings
-
-    from partswap.explainer import Explainer, PartswapWarning
+    """Return the explainer that flags describe."""
+    from partswap.explainer import Explainer
     from partswap.models.open import open_classifier
     from partswap.models.precision import check_device
     from partswap.options import check_options
@@ -172,13 +180,9 @@ def open_explainer(
     given = check_options(METHODS.get(method), settings, what=f"the method {method}", word="setting")
     changed(METHODS.get(method)(), **given)  # whose values are checked before the model is opened
     where = None if device is None else check_device(device)
-    classifier = open_classifier(model, weights, classes, preprocess)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartswapWarning)
-        explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where, track=bars)
+    classifier = open_classifier(model, weights, classes, stated)
+    explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where, track=bars)
     explainer.method = changed(explainer.method, **given)
-    for note in explainer.notes:
-        say(f"note: {note}")
     return explainer
 
 
@@ -208,18 +212,6 @@ def _image(place: str, fetch: bool) -> Any:
     if not place.lower().startswith(("http://", "https://")) and not Path(place).exists():
         raise ImageError(f"there is no image or folder {place}.", "Check the path.")
     return place
-
-
-def _preprocess(size: str | None) -> Any:
-    """Return how images of a size are prepared for ImageNet's networks, None if no size is given."""
-    if size is None:
-        return None
-    from partswap.preprocess import Preprocess
-
-    sides = [side for side in size.lower().split("x") if side.isdecimal() and int(side)]
-    if len(sides) != size.lower().count("x") + 1 or len(sides) > 2:
-        raise SettingError(f"--size is {size!r}.", "Give HEIGHTxWIDTH or one number, for example 224.")
-    return Preprocess((int(sides[0]), int(sides[-1])))
 
 
 def _choice(auxiliary: str, weights: str | None, layer: str | None) -> Any:

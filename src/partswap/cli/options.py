@@ -14,11 +14,12 @@ from rich.console import Console
 
 from partswap.errors import SettingError, suggest
 from partswap.options import MODEL_HELP as MODEL_HELP
-from partswap.runs.config import RunConfig, flags_of, read_config
+from partswap.runs.config import PREPARATION, RunConfig, flags_of, read_config
 from partswap.terminal import wrapped
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
+    from partswap.explainer import Explainer
     from partswap.runs.workbench import Workbench
 
 console = Console()
@@ -151,9 +152,12 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch; all 
 def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[Command], Command]:
     """Give a command flags for fields of `RunConfig`, and as its first argument the configuration they make.
 
-    `defaults` are fields whose default is the command's own. With `file`, a YAML file (the command's argument) may say
+    `defaults` are fields whose default is the command's own. A command that takes a model takes how its images are
+    prepared, too. With `file`, a YAML file (the command's argument) may say
     what the flags do not.
     """
+    takes_model = "model" in (*fields, *defaults)
+    fields = (*fields, *(name for name in PREPARATION if takes_model and name not in fields))
     usual = {name: RunConfig.model_fields[name].default for name in fields} | defaults
 
     def decorate(command: Command) -> Command:
@@ -165,15 +169,36 @@ def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[
         if file:
             argument = typer.Argument(help="YAML file with the same fields as the flags below, which win.")
             parameters.append(_keyword("config", Annotated[Path | None, argument], None))
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        parameters += [_keyword(p.name, p.annotation, p.default) for p in own]
-        parameters.sort(key=lambda p: p.default is not p.empty)  # what is required first
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
-        return run
+        return _signed(run, command, parameters + _own(command))
 
     return decorate
+
+
+def with_preparation(command: Command) -> Command:
+    """Give a command the flags for how a model's images are prepared, and as its first argument a `Stated`, or None."""
+
+    def run(**given: Any) -> None:
+        from partswap.models.stated import Stated
+
+        said = Stated(**{name: given.pop(name) for name in PREPARATION})
+        command(None if said == Stated() else said, **given)
+
+    return _signed(run, command, _own(command) + [_parameter(name, None, False) for name in PREPARATION])
+
+
+def _own(command: Command) -> list[inspect.Parameter]:
+    """Return the parameters of a command but the first."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    return [_keyword(p.name, p.annotation, p.default) for p in own]
+
+
+def _signed(run: Command, command: Command, parameters: list[inspect.Parameter]) -> Command:
+    """Return `run` with other parameters, and a command's name and help."""
+    parameters.sort(key=lambda p: p.default is not p.empty)  # what is required first
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
 
 
 def _parameter(name: str, default: Any, file: bool) -> inspect.Parameter:
@@ -208,11 +233,27 @@ def open_bench(config: RunConfig) -> Workbench:
     from partswap.progress import bars
     from partswap.runs.workbench import open_workbench
 
+    hush_warnings()
     bench = open_workbench(on_device(config), bars)
     say_skipped(config.options, bench.data)
-    for note in bench.explainer.notes:
-        say(f"note: {note}")
+    say_notes(bench.explainer)
     return bench
+
+
+def hush_warnings() -> None:
+    """Let no warning be shown that is a note of an explainer, too: the command prints notes."""
+    import warnings
+
+    from partswap.explainer import PartswapWarning
+
+    warnings.simplefilter("ignore", PartswapWarning)
+
+
+def say_notes(explainer: Explainer, said: int = 0) -> int:
+    """Print the notes of an explainer but the first `said`, and return how many there are."""
+    for note in explainer.notes[said:]:
+        say(f"note: {note}")
+    return len(explainer.notes)
 
 
 def say(message: str) -> None:
@@ -222,10 +263,13 @@ def say(message: str) -> None:
 
 
 def say_skipped(options: Mapping[str, Any], *sets: Dataset) -> None:
-    """Print how many images cannot be read, if they were to be left out."""
+    """Print how many images cannot be read, if they were to be left out, and which files are no images."""
     for data in sets if options.get("skip_bad") else ():
         count = len(data.skipped)
         say(f"{data.split}: {count} of {count + len(data)} images left out, unreadable")
+    for text in dict.fromkeys(data.unread() for data in sets):
+        if text:
+            say(f"note: {text}.")
 
 
 def resolve_precision(precision: str) -> str:

@@ -27,6 +27,7 @@ from partswap.cli.options import (
     resolve_precision,
     say_skipped,
     use_threads,
+    with_preparation,
 )
 from partswap.errors import SettingError
 from partswap.options import parse_options
@@ -249,7 +250,9 @@ def auxiliary(
 
 
 @app.command("words")
+@with_preparation
 def words(
+    stated: Any,
     data: Data,
     model: Model,
     out: Out,
@@ -285,7 +288,7 @@ def words(
     learn, measure = _open(data, path, option, train_split, test_split)
     check_words(learn, parts)
     with step(bars, f"opening {model}"):
-        opened = open_classifier(model, weights, classes)
+        opened = open_classifier(model, weights, classes, stated)
     train_words(
         learn, measure, opened, out, layer=layer, parts=parts, fit_head=fit_head, cache=cache,
         precision=resolve_precision(precision), track=bars, console=console,

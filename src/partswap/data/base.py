@@ -127,6 +127,10 @@ class Dataset(ABC):
         """Return the attributes of the classes, None if there are none."""
         return None
 
+    def unread(self) -> str:
+        """Return which files beside the images are not read as images, in words; empty where that is not known."""
+        return ""
+
     def differing_parts(self, first: int, second: int) -> frozenset[str] | None:
         """Return the parts in which two classes truly differ, None if the data set cannot know."""
         return None

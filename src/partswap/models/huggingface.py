@@ -88,7 +88,7 @@ def adapt(hf_model: nn.Module) -> HuggingFaceClassifier:
         )
     source = Path(str(getattr(hf_model.config, "_name_or_path", "") or ""))
     known = source.is_dir() and (source / "preprocessor_config.json").exists()
-    return HuggingFaceClassifier(hf_model, _read_processor(str(source)) if known else None)
+    return HuggingFaceClassifier(hf_model, read_processor(str(source)) if known else None)
 
 
 def is_classifier(model: nn.Module) -> bool:
@@ -132,10 +132,11 @@ def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifie
     about: dict[str, Any] = {"untrained": tuple(missing), "kind": kind}
     if local and not (folder / "preprocessor_config.json").exists():
         return HuggingFaceClassifier(model.eval(), unprepared=source, **about)
-    return HuggingFaceClassifier(model.eval(), _read_processor(source, local), **about)
+    return HuggingFaceClassifier(model.eval(), read_processor(source, local), **about)
 
 
-def _read_processor(source: str, local: bool = True) -> Preprocess:
+def read_processor(source: str, local: bool = True) -> Preprocess:
+    """Return the preprocessing of the image processor in a folder, or of a name on the hub."""
     transformers = _transformers()
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(source, local_files_only=local)

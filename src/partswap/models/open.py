@@ -18,7 +18,9 @@ from partswap.models.outputs import outputs_of
 from partswap.models.own import is_own
 from partswap.models.precision import device_of, dtype_of
 from partswap.models.preprocessing import as_preprocess
+from partswap.models.stated import Stated
 from partswap.models.zoo import LIBRARIES, find_architecture, load_model
+from partswap.preprocess import Preprocess
 
 
 def open_classifier(
@@ -35,7 +37,7 @@ def open_classifier(
         A file, or ``"default"`` for official ones; a name from the zoo needs them.
     names : list of str, mapping or path, optional
         Names of its classes, if it does not say them itself (see `partswap.models.names.class_names`).
-    preprocess : Preprocess or what `as_preprocess` takes, optional
+    preprocess : Preprocess, Stated or what `as_preprocess` takes, optional
         How its images are prepared, if it does not say that itself.
     """
     if not model.strip():
@@ -66,13 +68,20 @@ def open_classifier(
             )
         return describe(load_model(model, weights=weights), model, names, preprocess)
     named = None if names is None else class_names(names, found.model, len(found.classes))
-    prepare = found.preprocess if preprocess is None else as_preprocess(preprocess, found.model)
+    prepare = _prepared_as(preprocess, found.model, found.preprocess)
     return replace(found, classes=named or found.classes, preprocess=prepare)
+
+
+def _prepared_as(preprocess: Any, model: nn.Module, usual: Preprocess | None = None) -> Preprocess:
+    """Return how a model's images are prepared, as a user says it; `usual` is what is known, if the model is silent."""
+    if isinstance(preprocess, Stated):
+        return preprocess.of(model, usual)
+    return usual if preprocess is None and usual is not None else as_preprocess(preprocess, model)
 
 
 def describe(model: nn.Module, architecture: str, names: Any = None, preprocess: Any = None) -> Classifier:
     """Return a model with what it says of itself: how it wants its images, and what its classes are called."""
-    preprocess = as_preprocess(preprocess, model)
+    preprocess = _prepared_as(preprocess, model)
     rows = outputs_of(model, preprocess.probe().to(device_of(model), dtype_of(model)))
     if rows is None:  # the cut says what is wrong with it
         return Classifier(model, architecture, (), preprocess)

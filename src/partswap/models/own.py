@@ -67,6 +67,17 @@ def call_own(name: str, classes: int | None = None) -> Any:
         ) from error
 
 
+def load_own(name: str) -> Any:
+    """Return a thing of a user's file or module by name; a function that takes nothing is called for it."""
+    place, _, thing = name.rpartition(":")
+    named = getattr(_module(place), thing, None)
+    if named is None:
+        raise UnknownNameError(f"{place} has nothing called {thing!r}.", "Check the name after the colon.")
+    if inspect.isfunction(named) and not inspect.signature(named).parameters:
+        return call_own(name)
+    return named
+
+
 def _module(place: str) -> ModuleType:
     _vision.torchvision()  # most files import it, and here it may need help to be importable
     # As python -m and uvicorn do: what lies in the working folder can be imported.

@@ -16,6 +16,7 @@ from partswap.models import shipped
 from partswap.models.huggingface import load_folder
 from partswap.models.own import UnknownLibraryError, call_own, check_no_file, is_own
 from partswap.models.weights import load_strictly, read_weights, start_from
+from partswap.preprocess import Preprocess
 
 LIBRARIES = ("torchvision", "timm", "partswap")
 #: How files of weights end.
@@ -212,11 +213,20 @@ def _build(library: str, architecture: str, official: bool, classes: int | None)
         return model
     models = _vision.torchvision().models
     if official:
-        options["weights"] = "DEFAULT"
+        options["weights"] = models.get_model_weights(architecture).DEFAULT
     elif "init_weights" in inspect.signature(models.get_model_builder(architecture)).parameters:
         options["init_weights"] = True  # or GoogLeNet and Inception warn about it
     model = models.get_model(architecture, **options)
+    if official:
+        model.preprocess = published_preprocess(options["weights"])  # type: ignore[assignment]
     return model
+
+
+def published_preprocess(weights: Any) -> Preprocess:
+    """Return how images are prepared for official weights of torchvision."""
+    told = weights.transforms()
+    side, short = (sizes[0] if isinstance(sizes, list) else sizes for sizes in (told.crop_size, told.resize_size))
+    return Preprocess(side, short, tuple(told.mean), tuple(told.std), told.interpolation.value)
 
 
 def _resnet50_v1(classes: int | None) -> nn.Module:

@@ -18,11 +18,14 @@ from partswap.registry import registered
 
 if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
+    from partswap.models.stated import Stated
     from partswap.search import Method
 
 #: Which images are explained, by whether the model gets them right.
 Only = Literal["right", "wrong", "all"]
 
+#: The fields that say how a model's images are prepared.
+PREPARATION = ("preprocess", "size", "resize", "mean", "std")
 METHOD_NAMES = ", ".join(registered("partswap.search.methods"))
 DATASET_NAMES = ", ".join(registered("partswap.data.sets"))
 #: What to give where a value has the wrong type, by field or by the kind of pydantic's error.
@@ -87,6 +90,18 @@ class RunConfig(BaseModel):
         matters=False,
         later=True,
     )
+    preprocess: str | None = about(
+        "How its images are prepared, if it does not say it: imagenet, 0-1 (pixels of 0 to 1), a JSON file with size, "
+        "mean and std, preprocessor_config.json, or file.py:transform.",
+        None,
+        later=True,
+    )
+    size: str | int | None = about("Side of its images, or HEIGHTxWIDTH.", None, later=True)
+    resize: int | None = about("Short side before the crop, if it is not that of the size.", None, later=True, ge=1)
+    mean: str | float | None = about(
+        "Mean per channel, on a scale of 0 to 1: 0.5,0.5,0.5; one number for all.", None, later=True
+    )
+    std: str | float | None = about("Standard deviation per channel, likewise.", None, later=True)
     layer: str | None = about("Where to cut it (see partswap layers).", None)
     auxiliary: str | None = about(AUXILIARY_HELP, "auto")
     tau: float | None = about("Temperature of the auxiliary, if not its own.", None, gt=0)
@@ -190,6 +205,10 @@ class RunConfig(BaseModel):
             changes["weights"] = place(self.weights)
         if self.classes is not None:
             changes["classes"] = place(self.classes)
+        if self.preprocess is not None:
+            file, colon, thing = self.preprocess.rpartition(":")
+            own = colon and file.endswith(".py")
+            changes["preprocess"] = f"{place(file)}:{thing}" if own else place(self.preprocess)
         if self.auxiliary is not None:
             changes["auxiliary"] = self._auxiliary(place)
         return self.with_(**changes)
@@ -224,6 +243,14 @@ class RunConfig(BaseModel):
             method = kind(**usual | given)
             built[name] = method if tau is None else method.suited(tau)
         return built
+
+    @property
+    def stated(self) -> Stated | None:
+        """What is said of the model's preprocessing, None if nothing is."""
+        from partswap.models.stated import Stated
+
+        said = Stated(**{name: getattr(self, name) for name in PREPARATION})
+        return None if said == Stated() else said
 
     def record(self) -> dict[str, Any]:
         """Return all fields as plain values."""

@@ -136,7 +136,8 @@ class Run:
         record = self.record["preprocess"]
         if "function" not in record:
             return Preprocess.of_record(record)
-        found = open_classifier(self.config.model, self.config.weights, self.config.classes).preprocess
+        config = self.config
+        found = open_classifier(config.model, config.weights, config.classes, config.stated).preprocess
         if found.key() != record["key"]:
             raise FileFormatError(
                 f"the images of {self.folder} were prepared by {record['function']}, which gives others now.",

@@ -67,7 +67,7 @@ def open_workbench(config: RunConfig, track: Track = no_progress) -> Workbench:
     with step(track, "opening the data set"):
         data = open_dataset(config.data, config.path, config.split, **config.options)
     with step(track, "opening the classifier"):
-        classifier = open_classifier(config.model, config.weights, config.classes)
+        classifier = open_classifier(config.model, config.weights, config.classes, config.stated)
     if len(classifier.classes) != len(data.classes):
         raise ShapeError(
             f"the classifier has {len(classifier.classes)} classes and the data set {len(data.classes)}.",

@@ -10,7 +10,7 @@ from partswap.data.base import DATASETS, Attributes
 from partswap.data.files import FileDataset, Item, Listing, class_title
 from partswap.data.text import Faults
 from partswap.errors import DataError, SettingError
-from partswap.images import image_suffixes
+from partswap.images import image_suffixes, unread_text
 
 #: Subfolders that are splits rather than classes.
 SPLIT_FOLDERS = ("train", "val", "test")
@@ -100,6 +100,10 @@ class Folder(FileDataset):
         usual = self.root / "attributes.csv"
         table = Path(self._table) if self._table is not None else usual if usual.exists() else None
         return None if table is None else read_attributes(table, self.classes)
+
+    def unread(self) -> str:
+        """Return which files in the class folders are not read as images, in words."""
+        return unread_text(self.listing.folders)
 
     def _split_of(self, name: str) -> str:
         number = int.from_bytes(hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest(), "big")
