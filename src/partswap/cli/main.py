@@ -26,6 +26,8 @@ from partswap.cli.show import show
 from partswap.cli.tune import tune
 from partswap.errors import PartswapError
 
+#: How the shell and typer call what ended by Ctrl-C.
+INTERRUPTED = 130
 app = typer.Typer(
     name="partswap",
     help="Which regions of an image would have to look like which for the model to say another class?",
@@ -45,9 +47,13 @@ for _typer in (app, *(_group.app for _group in _groups)):
 
 
 def main() -> None:
-    """Run the command line; a partswap error is one line on standard error and exit code 1."""
+    """Run the command line; a partswap error is one line on standard error and exit code 1, Ctrl-C one and 130."""
     try:
         app()
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            _stderr("", "interrupted: runs, trainings and caches keep what is done, the same command goes on")
+        raise
     except PartswapError as error:
         _complain(error.in_flags())
         sys.exit(1)
@@ -58,7 +64,11 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
-    Console(stderr=True).print(Text("error: ", "bold red").append(message, "not bold default"), soft_wrap=True)
+    _stderr("error: ", message)
+
+
+def _stderr(word: str, message: str) -> None:
+    Console(stderr=True).print(Text(word, "bold red").append(message, "not bold default"), soft_wrap=True)
 
 
 def _version(show: bool) -> None:

@@ -6,11 +6,14 @@ import multiprocessing as mp
 import os
 import pickle
 import signal
+import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
@@ -70,13 +73,36 @@ class _Worker:
         self.pipe.close()
 
 
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put Ctrl-C off while a process starts, and keep it from that process for good: the parent ends it.
+
+    A terminal sends it to all of them, and one that is still importing would answer with a traceback.
+    """
+    resource_tracker.ensure_running()  # its start would let signals through again
+    late: list[tuple[Any, ...]] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    usual = signal.signal(signal.SIGINT, lambda *args: late.append(args)) if is_main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+    try:
+        yield
+    finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if is_main:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
+        if late and callable(usual):
+            usual(*late[0])
+
+
 def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator[Found]:
     """Yield every shard with its counterfactuals from so many worker processes."""
     waiting, lost = deque(shards), Counter[Shard]()
     workers: list[_Worker] = []
     try:
         for _ in range(count):  # one by one, so that those that started are stopped if another does not
-            workers.append(_Worker())
+            with _undisturbed():
+                workers.append(_Worker())
         while waiting or any(worker.shard for worker in workers):
             for worker in workers:
                 if worker.shard is None and waiting:
@@ -98,7 +124,8 @@ def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator
                             "again: what is done is kept.",
                         ) from None
                     waiting.appendleft(shard)
-                    workers.append(_Worker())
+                    with _undisturbed():
+                        workers.append(_Worker())
                     continue
                 worker.shard = None
                 if isinstance(answer, BaseException):
@@ -111,7 +138,7 @@ def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator
 
 def _serve(pipe: Connection) -> None:
     """Receive a bundle, then explain its shards until the pipe is closed; this runs in the worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be kept away
     session: Session | None = None
     with one_thread(), suppress(EOFError, ConnectionError):  # the parent has closed the pipe, or died
         bundle = pipe.recv()
