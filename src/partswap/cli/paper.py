@@ -13,10 +13,12 @@ from partswap.cli.options import (
     check_there,
     checked,
     console,
+    hush_warnings,
     on_device,
     output_folder,
     resolve_precision,
     say,
+    say_notes,
     say_skipped,
     with_config,
 )
@@ -69,10 +71,10 @@ def _command(name: str) -> Command:
         config = on_device(config).with_(auxiliary=auxiliaries[0], precision=resolve_precision(config.precision))
         check_table(name, config)
         chosen = [AuxiliaryChoice.parse(text) for text in auxiliaries if text != "none"]
+        hush_warnings()
         lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], words, bars)
         say_skipped(config.options, lab.bench.data)
-        for note in lab.bench.explainer.notes:
-            say(f"note: {note}")
+        say_notes(lab.bench.explainer)
         result = make_table(name, lab)
         console.print(result.table.rich())
         for saved in result.save(out, name):

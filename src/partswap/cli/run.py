@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partswap.cli.options import console, say, with_config
+from partswap.cli.options import console, hush_warnings, say, with_config
 from partswap.runs.config import RunConfig
 
 
@@ -13,6 +13,7 @@ def run(config: RunConfig) -> None:
     from partswap.runs.run import run as execute
     from partswap.studies.tables import metrics_table
 
+    hush_warnings()  # the table has the notes below it
     made = execute(config, track=bars)
     console.print(metrics_table(made).rich())
     say(f"run: {made.folder}")
