@@ -165,6 +165,11 @@ def suspicion(donors: Encoded, names: Sequence[str] | None, classes: int) -> str
         if label is not None:
             count += 1
             right += int(donors.logits[place].argmax()) == label
+    return few_right(right, count)
+
+
+def few_right(right: int, count: int) -> str:
+    """Return in words that hardly any of some images is predicted as its class; empty if that is not so."""
     if count < FEW or right > SUSPICIOUS * count:
         return ""
     return (

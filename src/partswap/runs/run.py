@@ -12,6 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from partswap.data.base import Dataset, digest
 from partswap.data.pairs import nearest_by_attributes
 from partswap.errors import SettingError
@@ -19,6 +21,8 @@ from partswap.metrics import METRICS, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import check_device, fast_precision
+from partswap.models.preprocessing import assumption
+from partswap.preprocess import Preprocess
 from partswap.progress import Advance, Track, no_progress, step
 from partswap.runs import figures
 from partswap.runs.bundle import Bundle, Shard
@@ -32,6 +36,7 @@ from partswap.search import Method
 from partswap.search.clusters import fit_centroids
 from partswap.search.methods.hard import Hard
 from partswap.store import check_writable, read_json, write_json
+from partswap.target import few_right
 
 __all__ = ["Run", "plan_run", "read_run", "run"]
 
@@ -130,6 +135,7 @@ def _record(
 ) -> dict[str, Any]:
     auxiliary = bench.explainer.auxiliary
     logits = bench.encodings.logits.numpy()
+    doubts = _doubts(bench.classifier.preprocess, logits, bench.data.labels())
     if bench.encodings.aux is not None:
         some = range(0, len(bench.data), -(-len(bench.data) // 100))
         bench.explainer.check_familiar(bench.encodings.aux[list(some)])
@@ -158,10 +164,17 @@ def _record(
         "classes": [str(name) for name in bench.data.classes],
         "layer": bench.explainer.cut.layer,
         "auxiliary": auxiliary.name if auxiliary else None,
-        "notes": [str(note) for note in bench.explainer.notes],
+        "notes": list(dict.fromkeys([*(str(note) for note in bench.explainer.notes), *doubts])),
+        **({"doubts": doubts} if doubts else {}),
         "grid": list(bench.explainer.cut.grid),
         "preprocess": bench.classifier.preprocess.record(),
     }
+
+
+def _doubts(preprocess: Preprocess, logits: NDArray[Any], labels: NDArray[Any]) -> list[str]:
+    """Return what may be wrong with how images are prepared: it is assumed, or hardly any is predicted as its class."""
+    right = int((logits.argmax(1) == labels).sum())
+    return [text for text in (assumption(preprocess), few_right(right, len(labels))) if text]
 
 
 def _store_confusion(made: Run, bench: Workbench) -> None:

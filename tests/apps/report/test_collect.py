@@ -20,8 +20,9 @@ from partswap.cli.main import app
 from partswap.errors import PartswapError, SettingError
 from partswap.metrics import METRICS
 from partswap.palette import EDITS, TARGET, TARGET_DARK
+from partswap.preprocess import Preprocess
 from partswap.runs.folder import read_run
-from partswap.runs.run import run
+from partswap.runs.run import _doubts, run
 from partswap.runs.workbench import open_workbench
 from report_files import make_report
 
@@ -90,6 +91,21 @@ def test_an_unfinished_run_says_what_is_missing(whole_run, tmp_path):
     # The rest of the metrics are computed from what is there.
     assert report.sources[1].scores["edits"].count <= 4
     assert report.notices[0] in write_report(report, tmp_path / "half.html").read_text()
+
+
+def test_doubts_about_the_preprocessing_are_notices(whole_run, tmp_path):
+    assert "doubts" not in read_run(whole_run.out).record
+    folder = copied(whole_run, tmp_path / "doubtful")
+    record = json.loads((folder / "run.json").read_text())
+    logits, labels = np.eye(4)[[0, 1, 1, 1, 1]], np.array([0, 0, 2, 3, 0])
+    record["doubts"] = _doubts(Preprocess(224, 256, assumed="as for ImageNet"), logits, labels)
+    (folder / "run.json").write_text(json.dumps(record))
+    notices = collect_runs([folder]).notices
+    assert [text[:40] for text in notices] == [
+        "preprocessing is assumed, as for ImageNe",
+        "1 of 5 images of known classes (by folde",
+    ]
+    assert _doubts(Preprocess(), np.eye(4), np.arange(4)) == []
 
 
 def test_a_run_without_explanations_is_an_error(whole_run, tmp_path):

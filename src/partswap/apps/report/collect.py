@@ -94,6 +94,7 @@ def collect_runs(
     looked: dict[Hashable, Seen] = {}
     for number, (run, methods) in enumerate(zip(runs, found, strict=True)):
         report.notices += _unfinished(run, methods)
+        report.notices += [text for text in run.record.get("doubts", ()) if text not in report.notices]
         fingerprint = run.record["fingerprints"]["data"]
         if fingerprint not in opened:
             with step(track, f"opening the data set of {run.folder}"):
