@@ -38,12 +38,14 @@ def test_failures_are_failures_only(explanations, stuck, long):
 @pytest.mark.parametrize("width", [None, "column"])
 def test_every_map_has_a_legend_with_its_ends(width, explanations):
     rise, fall = np.linspace(0.25, 1.5, 49).reshape(7, 7), np.linspace(-3, 0, 49).reshape(7, 7)
-    maps = {"one": HeatMap(rise), "two": HeatMap(fall, "distractor")}
+    maps = {"one that has a name of more than a line": HeatMap(rise), "two": HeatMap(fall, "distractor")}
     figure = explanations[0].plot(kind="heat", maps=maps, width=width)
     drawn = [text.get_text() for text in figure.texts]
     assert {"0.25", "1.5", "-3", "0"} <= set(drawn)
     scales = [axis for axis in figure.axes if axis.images and axis.images[0].get_array().shape[:2] == (1, 128)]
     assert len(scales) == len(maps)
+    if width is None:  # in one row, and there at one height
+        assert len({scale.get_position().y0 for scale in scales}) == 1
 
 
 def test_figures_speak_of_one_kind_of_thing_in_one_style(adjacent):

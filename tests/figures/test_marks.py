@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.transforms import Bbox
 
-from partswap import palette
+from partswap import Edit, GridShape, palette
 from partswap.figures import FIGURES
 from partswap.pictures import first_edits
 
@@ -66,6 +66,25 @@ def test_outlines_and_badges_stay_in_their_own_cells(kind, width, adjacent):
         assert cell == adjacent.edits[int(text.get_text()) - 1].query_cell
         if kind != "sheet" or width is None:
             assert inside(home, box, 0.12 * 7 * point)
+
+
+@pytest.mark.parametrize(("kind", "width"), [("trace", None), ("trace", "column"), ("sheet", "column")])
+def test_badges_larger_than_their_cells_hide_no_other(kind, width, explanations):
+    """Twelve neighbours in a row of a fine grid."""
+    cf = explanations[0]
+    grid = GridShape(14, 14)
+    edits = tuple(Edit(71 + k, 71 + k, 0) for k in range(12))
+    cf = replace(cf, grid=grid, edits=edits, trace=(cf.trace[-1],) * 12, source={})
+    figure = cf.plot(kind=kind, width=width)
+    figure.draw_without_rendering()
+    axis = figure.axes[0]
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert len(boxes) == 12
+    for number, box in enumerate(boxes):
+        assert not any(box.shrunk(0.8, 0.7).overlaps(other.shrunk(0.8, 0.7)) for other in boxes[:number])
+        left, top, right, bottom = grid.box(edits[number].query_cell, cf.pictures.query.size)
+        home = Bbox(axis.transData.transform([(left, top), (right, bottom)]))
+        assert box.padded(3 * figure.dpi / 72).overlaps(Bbox.from_extents(home.x0, home.y1, home.x1, home.y0))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FIGURES.names() if kind not in ("failures", "methods")])

@@ -53,13 +53,9 @@ def heat(
             picture, marks, note = pictures.query, swapped, "query"
         items.append((Panel(name, note, heated(picture, values), marks, badges=False), values))
     for row in rows_of(items, page.columns):
-        highest = 0.0
-        for x, (panel, numbers) in zip(page.places, row, strict=False):
-            high = draw_panel(page, x, cf, panel)
-            if numbers is not None:
-                high += _legend(page, x, page.y + high + 0.05, numbers) + 0.05
-            highest = max(highest, high)
-        page.y += highest + page.gap
+        page.y += max(draw_panel(page, x, cf, panel) for x, (panel, _) in zip(page.places, row, strict=False)) + 0.05
+        legends = [(x, numbers) for x, (_, numbers) in zip(page.places, row, strict=False) if numbers is not None]
+        page.y += max([_legend(page, x, page.y, numbers) for x, numbers in legends], default=0.0) + page.gap
     page.y -= page.gap
     return page.done()
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 def fitted(text: str, inches: float, size: float, lines: int, *, bold: bool = False) -> list[str]:
     """Return a text as at most so many lines that are no wider than `inches`; what does not fit ends in dots."""
-    words = text.replace(" %", "\u00a0%").split(" ")
+    words = text.replace(" %", "\u00a0%").replace("< ", "<\u00a0").replace("> ", ">\u00a0").split(" ")
     full: list[str] = []
     line = ""
     for number, word in enumerate(words):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
 from partswap.counterfactual import Counterfactual
 from partswap.figures.lines import width_of
 from partswap.figures.style import Page, place_of
+from partswap.frame import PixelBox
 from partswap.palette import EDIT_INK, INK, NOTE, PALE, RISE, TARGET, edit_color
 from partswap.pictures import Marks
 from partswap.words import percent
@@ -22,6 +24,20 @@ OUTLINE, OUTLINE_SHARE = 3.4, 0.2
 PAD, TIGHT_PAD = 0.12, 0.02
 #: Cells that a zoomed region is wide.
 ZOOM = 2.0
+
+
+class Place(NamedTuple):
+    """Where a badge is: its middle and its sides, in units of the axis."""
+
+    x: float
+    y: float
+    wide: float
+    high: float
+
+    def hides(self, other: Place) -> bool:
+        """Return whether it covers more than the rim of another."""
+        near = abs(self.x - other.x) < 0.42 * (self.wide + other.wide)
+        return near and abs(self.y - other.y) < 0.42 * (self.high + other.high)
 
 
 def mark(
@@ -45,23 +61,48 @@ def mark(
             )
     if badges:
         depth.clear()
+        placed: list[Place] = []
         for number, cell in marks:
             level = depth.get(cell, 0)
             depth[cell] = level + 1
-            cell_badge(page, axis, number, cf.grid.box(cell, size), level)
+            cell_badge(page, axis, number, cf.grid.box(cell, size), level, placed)
 
 
-def cell_badge(page: Page, axis: Axes, number: int, box: tuple[float, float, float, float], level: int = 0) -> None:
-    """Write the number of an edit into the top left corner of its cell; where it does not fit, onto its middle."""
+def cell_badge(
+    page: Page, axis: Axes, number: int, box: PixelBox, level: int = 0, placed: list[Place] | None = None
+) -> None:
+    """Write the number of an edit into the top left corner of its cell; where it does not fit, onto or beside it.
+
+    `placed` are the badges that are on the picture; this one is added.
+    """
     left, top, right, bottom = box
-    points = page.points(axis)
-    font = page.look.badge
+    points, font = page.points(axis), page.look.badge
     text = width_of(f"{number + 1}", font, True) * 72
-    wide, high = (text + 2 * PAD * font) / points, (font + 2 * PAD * font) / points
+    wide, high = ((side + 2 * PAD * font) / points for side in (text, font))
     fits = (level + 1) * wide <= right - left and high <= bottom - top
-    x = left + (level + 0.5) * wide if fits else (left + right) / 2
-    y = top + high / 2 if fits else (top + bottom) / 2
-    badge(page, axis, x, y, number, PAD if fits else TIGHT_PAD)
+    if fits:
+        place = Place(left + (level + 0.5) * wide, top + high / 2, wide, high)
+    else:
+        wide, high = ((side + 2 * TIGHT_PAD * font) / points for side in (text, font))
+        place = _free_place(box, wide, high, placed or [], axis.get_xlim()[1], axis.get_ylim()[0])
+    if placed is not None:
+        placed.append(place)
+    badge(page, axis, place.x, place.y, number, PAD if fits else TIGHT_PAD)
+
+
+def _free_place(
+    box: PixelBox, wide: float, high: float, placed: Sequence[Place], right_end: float, bottom_end: float
+) -> Place:
+    """Return where a badge that is larger than its cell hides no other: on the cell, else above, below or beside it."""
+    left, top, right, bottom = box
+    x, y = (left + right) / 2, (top + bottom) / 2
+    down, aside = max((bottom - top + high) / 2, 0.86 * high), max((right - left + wide) / 2, 0.86 * wide)
+    spots = ((x, y), (x, y - down), (x, y + down), (x - aside, y), (x + aside, y))
+    for spot in (Place(*each, wide, high) for each in spots):
+        inside = wide / 2 <= spot.x <= right_end - wide / 2 and high / 2 <= spot.y <= bottom_end - high / 2
+        if inside and not any(spot.hides(other) for other in placed):
+            return spot
+    return Place(x, y, wide, high)
 
 
 def badge(page: Page, axis: Axes, x: float, y: float, number: int, pad: float = PAD) -> None:

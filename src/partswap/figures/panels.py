@@ -38,7 +38,7 @@ def composite_panel(cf: Counterfactual) -> Panel:
     """Return the composite as one more panel, with what the whole network says of it if that is known."""
     note = "pasted, for the eye only"
     if cf.pixel is not None:
-        note = f"whole network: {cf.class_name(cf.pixel.predicted)}, target {percent(cf.pixel.after)}"
+        note = f"in pixels: {cf.class_name(cf.pixel.predicted)}, target {percent(cf.pixel.after)}"
     return Panel("query, regions pasted", note, cf.composite(), ())
 
 
@@ -49,7 +49,7 @@ def draw_panel(page: Page, x: float, cf: Counterfactual, panel: Panel, *, width:
     mark(page, axis, cf, panel.marks, panel.picture.size, badges=panel.badges)
     high = width * panel.picture.height / panel.picture.width + 0.05
     size = page.look.small
-    high += page.text(x, page.y + high, panel.title, width=width, size=size, lines=2, weight="bold")
+    high += page.text(x, page.y + high, panel.title, width=width, size=size, lines=3, weight="bold")
     return high + page.note(x, page.y + high, panel.note, width=width, lines=3)
 
 

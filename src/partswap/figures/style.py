@@ -147,7 +147,7 @@ class Page:
     def heading(self, cf: Counterfactual, note: str = "", *, whole: bool = True) -> None:
         """Write the two classes, and below what was found; `whole`: what is true of all edits together, too."""
         title = f"{cf.class_name(cf.query_class)}  →  {cf.class_name(cf.target)}"
-        self.y += self.text(self.left, self.y, title, width=self.inner, size=self.look.title, lines=2, weight="bold")
+        self.y += self.text(self.left, self.y, title, width=self.inner, size=self.look.title, lines=3, weight="bold")
         lines = [note or summary(cf)]
         if whole:
             lines += [cf.pixel_text().replace("->", "→"), cf.words.sentence if cf.words else ""]
