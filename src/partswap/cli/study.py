@@ -217,6 +217,19 @@ def _check_answers(folder: Path, database: str | None) -> None:
     raise PartswapError(f"{folder} has no answers yet.", "Serve it first, or name its database (--database).")
 
 
+def _anyone_answered(folder: Path) -> bool:
+    """Tell whether the study's own database has answers; serving a study makes it, before there are any."""
+    from partswap.apps.study.server import open_site
+
+    if not (folder / "answers.db").exists():
+        return False
+    database = open_site(folder).database
+    try:
+        return any(row["done"] for row in database.everyone())
+    finally:
+        database.close()
+
+
 @app.command("analyse")
 def analyse(
     folder: Folder,
@@ -232,9 +245,14 @@ def analyse(
     from partswap.apps.study.analyse import Rules
     from partswap.apps.study.server import open_site
 
+    simulated = folder / "simulated.db"
+    place = folder / "analysis"
+    if database is None and simulated.exists() and not _anyone_answered(folder):
+        say(f"no person has answered {folder} yet: this is about the simulated participants of {simulated}")
+        database, place = f"sqlite:///{simulated.absolute()}", folder / "simulated"
     _check_answers(folder, database)
     rules = Rules(not keep_unfinished, failed_checks, least_answer, knew)
-    _analyse(open_site(folder, database), out or folder / "analysis", rules, seed)
+    _analyse(open_site(folder, database), out or place, rules, seed)
 
 
 def _analyse(site: Site, out: Path, rules: Any, seed: int = 0) -> None:

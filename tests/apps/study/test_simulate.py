@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 
 import numpy as np
 from PIL import Image
+from typer.testing import CliRunner
 
 from partswap.apps.study.export import answers_table
 from partswap.apps.study.server import open_site
 from partswap.apps.study.serving import served
 from partswap.apps.study.simulate import Eye, Guesser, Manner, Nearest, crowd, read_page
+from partswap.cli.main import app
 from study_files import BOX, make_study
 
 
@@ -63,3 +66,23 @@ def test_pages_are_read_as_they_are_shown():
     assert (page.step, page.phase, page.least_ms, page.choices) == (4, "learn", 2000.0, ["next"])
     assert page.images[0]["data-label"] == "A"
     assert page.heading.startswith("Compare")
+
+
+def test_after_a_simulation_analyse_says_whose_answers_it_reads(tmp_path):
+    folder = tmp_path / "study"
+    make_study(folder, participants=4)
+    open_site(folder).database.add()  # served, and nobody has answered yet
+    empty = CliRunner().invoke(app, ["study", "analyse", str(folder)])
+    assert "nobody has answered" in str(empty.exception)
+    assert CliRunner().invoke(app, ["study", "serve", str(folder), "--simulate", "4"]).exit_code == 0
+    before = json.loads((folder / "simulated" / "analysis.json").read_text())
+    (folder / "simulated" / "analysis.json").unlink()
+    result = CliRunner().invoke(app, ["study", "analyse", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert f"the simulated participants of {folder / 'simulated.db'}" in result.output.replace("\n", " ")
+    assert json.loads((folder / "simulated" / "analysis.json").read_text()) == before
+    assert not (folder / "analysis").exists()
+    site = open_site(folder)
+    site.database.answer(site.database.add(), 0, "agree", None)  # now a person has
+    after = CliRunner().invoke(app, ["study", "analyse", str(folder)])
+    assert "simulated" not in after.output + str(after.exception)
