@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partswap import store as store_module
-from partswap.errors import FileFormatError, PartswapError, ShapeError
+from partswap.errors import FileFormatError, PartswapError, ShapeError, WriteError
+from partswap.models.auxiliaries.learned import remember
 from partswap.store import Store, default_cache, locked, write_json
 
 
@@ -196,3 +197,47 @@ def test_json_is_whole_or_absent(tmp_path):
     write_json(tmp_path / "a.json", {"b": 1})
     assert json.loads((tmp_path / "a.json").read_text()) == {"b": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def begun(cache: Path) -> Store:
+    store = Store(cache, "features", {}, 4)
+    store.append(grids=np.zeros((2, 3), np.float32))
+    return store
+
+
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every write as a read-only disk does; chmod holds nothing back from root."""
+    usual, opens = Path.open, os.open
+
+    def refuse(path: object, mode: object = "r", *rest: object, **more: object) -> object:
+        if (mode & os.O_CREAT) if isinstance(mode, int) else mode != "rb" and mode != "r":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return (opens if isinstance(mode, int) else usual)(path, mode, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "mkdir", lambda path, *_, **__: refuse(path, "w"))
+
+
+@pytest.mark.parametrize(
+    ("write", "file"),
+    [
+        (begun, r"features-\w+/key\.json"),
+        (lambda cache: Store(cache, "features", {}, 4).append(grids=np.zeros((2, 3), np.float32)), r"grids\.npy"),
+        (lambda cache: remember(cache, "birds", cache), r"birds\.json"),
+    ],
+    ids=["new", "begun", "auxiliary"],
+)
+def test_a_cache_that_cannot_be_written_to_names_the_flag(write, file, tmp_path, monkeypatch):
+    if file == r"grids\.npy":
+        begun(tmp_path)
+    read_only(monkeypatch)
+    with pytest.raises(WriteError, match=rf"{file} cannot be written: Read-only file system") as caught:
+        write(tmp_path)
+    assert "Choose another place (--cache)" in caught.value.in_flags()
+
+
+def test_a_finished_cache_is_read_from_a_read_only_disk(tmp_path, monkeypatch):
+    begun(tmp_path).append(grids=np.ones((2, 3), np.float32))
+    read_only(monkeypatch)
+    assert Store(tmp_path, "features", {}, 4).array("grids").sum() == 6
