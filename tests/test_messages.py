@@ -15,8 +15,8 @@ from partswap.errors import ARGUMENTS, PartswapError
 
 SOURCES = Path(partswap.__file__).parent
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
-#: Files whose texts go through `str.format`.
-FILLED = {"apps/study/plan.py", "language/sentences.py", "options.py"}
+#: Files whose texts are filled in by `str.format` or `str.replace`.
+FILLED = {"apps/study/plan.py", "cut/logits.py", "language/sentences.py", "options.py"}
 #: Routes of web applications, the address that a study's owner gives, and how settings of methods are named.
 OTHERS = re.compile(r"/\S*$|.*\{code\}|\.\{name\}$")
 
