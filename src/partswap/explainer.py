@@ -76,8 +76,9 @@ class Explainer:
     Parameters
     ----------
     model : torch.nn.Module, Classifier or str
-        Images ``(n, 3, H, W)`` to logits ``(n, classes)``. It is left as it is. Or what names one: ``"resnet50"`` (with
-        official weights), ``"hf:FOLDER"``, ``"file.py:function"``, the folder of a trained classifier.
+        Images ``(n, channels, H, W)`` to logits ``(n, classes)``. It is left as it is. Or what names one:
+        ``"resnet50"`` (with official weights), ``"hf:FOLDER"``, ``"file.py:function"``, the folder of a trained
+        classifier.
     layer : str or torch.nn.Module, optional
         Where to cut it; by default after the last down-sampling (``partswap layers`` lists the choices).
     auxiliary : str, AuxiliaryChoice, Auxiliary, torch.nn.Module or None
@@ -90,7 +91,7 @@ class Explainer:
     preprocess : Preprocess, dict, image processor or callable, optional
         How images become inputs: a `Preprocess`, a timm configuration, an image processor of Hugging Face, a
         torchvision transform, or any function from a PIL image to a tensor. By default what the model itself says,
-        else ImageNet's.
+        else ImageNet's, which `notes` then says.
     tensors : {"unit", "standardised"}, optional
         What float tensors hold that are passed as images, all of the model's size: pixels of 0 to 1 (as of ToTensor),
         or what the model gets. Where it matters and is not said, they are refused.

@@ -9,8 +9,9 @@ from torch import nn
 from typer.testing import CliRunner
 
 from command_line import COMMANDS
-from partswap import Preprocess, _vision
+from partswap import Preprocess, _vision, open_dataset
 from partswap.cli.main import app
+from partswap.cli.options import console, say_skipped
 from partswap.errors import FileFormatError, SettingError
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.stated import Stated
@@ -144,3 +145,14 @@ def test_a_grey_network_of_another_size_is_explained_on_the_command_line(grey):
     assert shown.count("note: preprocessing is assumed") == 1
     assert "1 file is not read as images: 1 .dcm" in shown
     assert "assumed" not in run(*words, "--mean", "0.5", "--std", "0.5", "--target", 1)
+
+
+def test_commands_say_once_which_files_of_a_data_set_are_no_images(grey):
+    for split in ("train", "test"):
+        (grey / "birds" / split / "gull").mkdir(parents=True)
+        (grey / "birds" / split / "gull" / "a.png").write_bytes((grey / "query.png").read_bytes())
+    (grey / "birds" / "train" / "gull" / "b.heic").write_bytes(b"x")
+    sets = [open_dataset("folder", grey / "birds", split) for split in ("train", "test")]
+    with console.capture() as captured:
+        say_skipped({}, *sets)
+    assert captured.get().count("1 file is not read as images: 1 .heic") == 1

@@ -267,8 +267,8 @@ def say_skipped(options: Mapping[str, Any], *sets: Dataset) -> None:
     for data in sets if options.get("skip_bad") else ():
         count = len(data.skipped)
         say(f"{data.split}: {count} of {count + len(data)} images left out, unreadable")
-    for text in dict.fromkeys(data.unread() for data in sets):
-        if text:
+    for data in {getattr(data, "root", None): data for data in sets}.values():  # splits lie in one folder
+        if text := data.unread():
             say(f"note: {text}.")
 
 
