@@ -98,6 +98,13 @@ def test_the_learning_rate_falls_at_seventy_and_ninety_per_cent():
     assert cosine[99] < 0.01
 
 
+def test_what_a_killed_training_left_half_written_goes_with_the_next(tmp_path):
+    for name in (".model.safetensors.1-00.tmp", ".checkpoint-0001-000000.safetensors.1-00.tmp"):
+        (tmp_path / name).touch()
+    train(network(), tmp_path)
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
 def test_other_settings_in_the_same_folder_are_refused(tmp_path):
     with pytest.raises(KilledError):
         fit(network(), dies_after(7), 5, RECIPE, tmp_path, loss=F.cross_entropy)

@@ -24,7 +24,7 @@ from partswap.errors import FileFormatError, NonFiniteError, PartswapError, Sett
 from partswap.models.precision import Precision, autocast, device_of
 from partswap.models.weights import write_tensors
 from partswap.progress import Track, no_progress
-from partswap.store import locked, make_folder, read_json, write_json
+from partswap.store import locked, make_folder, read_json, remove_leftovers, write_json
 
 #: Inputs and targets of one step.
 Batch = tuple[Any, Tensor]
@@ -146,6 +146,8 @@ def fit(
         if ours is False:
             fix = "Wait for it, or choose another folder ({out})."
             raise PartswapError(f"another process is training in {folder}.", fix)
+        if main:
+            remove_leftovers(folder)
         settings = plain({"recipe": asdict(recipe), "steps": steps, **(key or {})})
         progress = _resume(model, optimiser, folder, settings)
         runner = model
