@@ -63,6 +63,11 @@ FAMILIAR = 0.8
 #: After so many edits it is asked whether the target seems out of reach; runs and tables go on to the end.
 PATIENCE = 8
 
+_NO_GRADIENTS = (
+    "no gradients pass through the head (it is quantised, or leaves torch): nothing says which swaps are worth a "
+    "look, so every one is evaluated exactly, which is slow. In floating point, or cut at a later layer, it is faster."
+)
+
 
 class PartswapWarning(UserWarning):
     """Something was assumed or adapted that the user should know of."""
@@ -163,12 +168,13 @@ class Explainer:
         if tensors is not None:
             self.preprocess = replace(self.preprocess, tensors=tensors)
         try:
-            self.model, self.cut, note = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
+            self.model, self.cut, notes = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
         except InputError as error:
             raise misfit(error, model, self.preprocess) from error
         self.class_names = names_of(class_names, model, self.cut.classes)
-        if note is not None and not (note.kind == "features" and self.class_names):  # names say that they are classes
-            self._note(note)
+        for note in notes:
+            if note.kind != "features" or not self.class_names:  # names say that they are classes
+                self._note(note)
         assumed = assumption(self.preprocess)
         self._note(Note("preprocess", assumed) if assumed else None)
         self.plan = HeadPlan(self.cut.head, self.cut.grid)
@@ -291,6 +297,8 @@ class Explainer:
         )
         judge = self._judge(problem.about.pictures, aim) if pixel else None
         problem = replace(problem, judge=judge)
+        if not self.plan.has_gradients(problem.query, problem.context) and not self._noted("gradients"):
+            self._note(Note("gradients", _NO_GRADIENTS))
         cf = solver.solve(self.plan, problem)
         if judge is not None:
             cf = with_check(cf, judge([pairs_of(cf)])[0], self.class_names)
@@ -474,7 +482,7 @@ class Explainer:
     def check_familiar(self, grids: Tensor | None) -> None:
         """Note, once, if auxiliary grids ``(n, e, h, w)`` are unlike those that a trained auxiliary learned from."""
         known = None if self.auxiliary is None or grids is None else self.auxiliary.familiarity(grids.float())
-        if known is None or known >= FAMILIAR or any(note.kind == "unfamiliar" for note in self.notes):
+        if known is None or known >= FAMILIAR or self._noted("unfamiliar"):
             return
         text = (
             f"these images are unlike those the auxiliary was trained on ({known:.0%} as alike to them as they are): "
@@ -540,6 +548,9 @@ class Explainer:
         self._note(Note("unread", f"{unread}.") if unread else None)
         if white and all(note.kind != "transparent" for note in self.notes):
             self._note(Note("transparent", f"images that are transparent in places are put on white, as {white[0]}."))
+
+    def _noted(self, kind: str) -> bool:
+        return any(note.kind == kind for note in self.notes)
 
     def _note(self, note: Note | None) -> None:
         if note is not None and note not in self.notes:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from partswap import Counterfactual, Explainer, Preprocess, _vision, aviary, load_model
+from partswap import METHODS, Counterfactual, Explainer, Preprocess, _vision, aviary, load_model
 from partswap.errors import CutError, PartswapError, SettingError, UnknownNameError
 from partswap.explainer import PartswapWarning
 from partswap.models.open import describe, open_classifier
@@ -234,3 +234,66 @@ def test_a_layer_may_be_the_module_itself():
     assert Explainer(model, model[2]).cut.layer == "2"
     with pytest.raises(PartswapError, match="layer"):
         Explainer(model, nn.Conv2d(3, 3, 1))
+
+
+# -- int8, and heads without gradients --------------------------------------------------------------------------------
+
+
+class OutsideOfTorch(nn.Module):
+    """The last layer is numpy's: no gradients pass through it."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = network()[:6]
+        self.weight = network()[6].weight.detach().numpy()
+
+    def forward(self, x):
+        return torch.from_numpy(self.body(x).detach().numpy() @ self.weight.T)
+
+
+def quantised():
+    """Return a network whose last layer scales what it gets by the whole batch."""
+    return torch.ao.quantization.quantize_dynamic(network(), {nn.Linear}, dtype=torch.qint8)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [OutsideOfTorch, quantised])
+def test_a_head_without_gradients_is_evaluated_exactly_and_that_is_said(make):
+    model, size = make(), Preprocess(64)
+    explainer = Explainer(model, auxiliary=None, preprocess=size)
+    images = [aviary.draw(k, 3).image for k in range(4)]
+    second = int(explainer.encode(images[:1]).logits[0].topk(2).indices[1])
+    given = {"target": second, "keep_misclassified": True}
+    for method in (METHODS.get("goyal")(max_edits=1, screen=1), METHODS.get("goyal")(max_edits=1, screen=None)):
+        cf = explainer.explain(images[0], images[1:], method=method, **given)
+        assert cf.evaluations == 4 * 4  # all of the one distractor
+        assert explainer.verify(cf).deviation == 0
+        assert cf.verify(model)
+    assert [note.kind for note in explainer.notes].count("gradients") == 1
+    with pytest.raises(CutError, match="SCOUT's maps are gradients"):
+        explainer.explain(images[0], images[1:], method="scout", **given)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_depends_on_its_batch_is_evaluated_one_by_one():
+    model = quantised()
+    explainer = Explainer(model, auxiliary=None, preprocess=Preprocess(64))
+    assert [note.kind for note in explainer.notes if note.kind in ("batch", "features")] == ["batch"]
+    inputs = torch.stack([explainer.preprocess(aviary.draw(k, 3).image)[0] * (1 + 3 * k) for k in range(4)])
+    with torch.no_grad():
+        alone = torch.cat([model(image[None]) for image in inputs])
+        assert not torch.allclose(model(inputs), alone, atol=1e-5)
+    assert torch.allclose(explainer.cut.head(explainer.cut.features(inputs)), alone, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_grid_of_integers_is_refused():
+    from torch.ao.quantization import get_default_qconfig_mapping, quantize_fx
+
+    images = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    prepared = quantize_fx.prepare_fx(network().eval(), get_default_qconfig_mapping("x86"), (images,))
+    prepared(images)
+    with pytest.raises(
+        CutError, match=r"quantised: what it gives at .* are integers \(torch.quint8\).* in floating point"
+    ):
+        Explainer(quantize_fx.convert_fx(prepared), auxiliary=None, preprocess=Preprocess(64))

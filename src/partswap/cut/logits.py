@@ -44,7 +44,6 @@ WAYS = {
 BOXES = {"boxes", "pred_boxes"}
 FEATURES = {"last_hidden_state", "pooler_output", "image_embeds"}
 _ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh)
-_CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 
 
 def check_logits(model: nn.Module, seen: Survey) -> Tensor:
@@ -88,17 +87,17 @@ def check_classifier(model: nn.Module, seen: Survey) -> None:
 
 def has_classifier(model: nn.Module, seen: Survey) -> bool:
     """Tell whether a model seems to end in a classifier: what has weights last gives the logits themselves."""
-    modules = dict(model.named_modules())
-    ran = [name for name in seen.shapes if name in modules and not any(modules[name].children())]
-    weighted = [name for name in ran if any(True for _ in modules[name].parameters(recurse=False))]
+    modules, ran = _leaves(model, seen)
+    # What is quantised keeps its weights where they are no parameters.
+    weighted = [name for name in ran if hasattr(modules[name], "weight") or [*modules[name].parameters(recurse=False)]]
     if not weighted or not isinstance(seen.logits, Tensor):
         return True  # nobody knows: it has an own way to its logits
     name, width = weighted[-1], seen.logits.shape[-1]
     last, shape = modules[name], seen.shapes[name]
-    if isinstance(last, nn.Linear):
+    if "Linear" in type(last).__name__:
         activated = any(isinstance(modules[later], _ACTIVATIONS) for later in ran[ran.index(name) + 1 :])
         return len(shape) == 2 and shape[1] == width and not activated
-    if isinstance(last, _CONVOLUTIONS):
+    if "Conv" in type(last).__name__:
         return len(shape) == 4 and shape[1] == width
     return not type(last).__module__.startswith("torch.nn.modules.") and not _is_norm(last)
 
@@ -232,11 +231,19 @@ def _classes(model: nn.Module, seen: Survey) -> int | None:
 
 
 def _ends_in_identity(model: nn.Module, seen: Survey) -> bool:
-    modules = dict(model.named_modules())
-    ran = [name for name in seen.shapes if name in modules and not any(modules[name].children())]
+    modules, ran = _leaves(model, seen)
     if not ran or not isinstance(modules[ran[-1]], nn.Identity | nn.Sequential):
         return False
     return bool(seen.shapes[ran[-1]] == tuple(seen.logits.shape))
+
+
+def _leaves(model: nn.Module, seen: Survey) -> tuple[dict[str, nn.Module], list[str]]:
+    """Return all modules, and the names of those without parts that ran, in order; a quantised layer is one."""
+    modules = dict(model.named_modules())
+    whole = {
+        name for name, m in modules.items() if not any(m.children()) or type(m).__module__.startswith("torch.ao.nn.")
+    }
+    return modules, [name for name in seen.shapes if name in whole]
 
 
 def _is_norm(module: nn.Module) -> bool:

@@ -8,7 +8,7 @@ in at the layer; slow, but right). Whichever is taken is checked on a probe; `Cu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -199,6 +199,29 @@ def cut_network(
         return cut_studied(study, None if layer is None else layer_name(model, layer), atol=atol, advance=advance)
 
 
+class EachAlone(EvalModule):
+    """A module that gets its grids or images one by one, for what gives other numbers in other company."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+        self.train()
+
+    def forward(self, *given: Tensor) -> Tensor:
+        """Return what the module gives for each row, together."""
+        return torch.cat([self.body(*(tensor[k : k + 1] for tensor in given)) for k in range(len(given[0]))])
+
+
+def one_by_one(cut: Cut) -> Cut:
+    """Return a cut whose parts run every image and every grid alone."""
+    features, head = cut.features, cut.head
+    return replace(
+        cut,
+        features=Features(EachAlone(features.body), features.layout, features.dtype),
+        head=Head(EachAlone(head.body), head.layout, head.dtype),
+    )
+
+
 def cut_studied(
     study: Study, layer: str | None = None, *, atol: float = 1e-4, advance: Advance = lambda _steps: None
 ) -> Cut:
@@ -238,6 +261,13 @@ def _cut_by_default(study: Study, atol: float) -> Cut:
 
 def _checked_cut(study: Study, layer: str, atol: float) -> tuple[Cut, bool]:
     """Return the first cut that reproduces the model, and whether the logits depend on the cells."""
+    dtype = study.survey.samples[layer].dtype if layer in study.survey.samples else None
+    if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
+        raise CutError(
+            f"the network is quantised: what it gives at {layer!r} are integers ({dtype}), whose cells cannot be "
+            "swapped and scored exactly.",
+            "Pass the network in floating point that it was made from; dynamic quantisation will do, too.",
+        )
     layout, failures = study.layout(layer), list[str]()
     for route, features, head, make_head in _cuts(study, layer, layout, failures):
         try:

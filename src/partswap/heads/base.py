@@ -18,6 +18,8 @@ from partswap.grid import GridShape, to_cells
 from partswap.heads.costs import Run
 from partswap.heads.products import multiply
 
+#: Among what is measured of a head: whether gradients pass through it.
+GRADIENTS = ("gradients",)
 Cost = TypeVar("Cost", int, float)
 
 
@@ -48,6 +50,17 @@ def lead(logits: Tensor, target: int) -> Tensor:
     others = logits.clone()
     others[:, target] = -torch.inf
     return logits[:, target] - others.amax(1)
+
+
+def passes_gradients(call: Callable[[Tensor], Tensor], points: Tensor) -> bool:
+    """Tell whether gradients pass through a function: not through integers, nor through what torch does not compute."""
+    try:
+        with torch.enable_grad():
+            points = points.detach().clone().requires_grad_()
+            found = torch.autograd.grad(call(points.clone()).float().sum(), points, allow_unused=True)[0]
+    except RuntimeError:  # of the first operation that knows none
+        return False
+    return found is not None
 
 
 class SwapEvaluator(ABC):
@@ -91,6 +104,13 @@ class SwapEvaluator(ABC):
     def start(self) -> Prepared:
         """The query's own grid, prepared."""
         return self.prepare(self.query[None])
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether gradients pass from the logits to the grid; tried once per plan."""
+        if GRADIENTS not in self.measured:
+            self.measured[GRADIENTS] = passes_gradients(self.run, self.query[None])
+        return bool(self.measured[GRADIENTS])
 
     def call(self, grids: Tensor) -> Tensor:
         """Return what the head says of grids ``(m, d, h, w)``, each with the query's context."""

@@ -12,7 +12,7 @@ from partswap.cut.mirror import mirror
 from partswap.cut.network import Head
 from partswap.errors import SettingError, ShapeError
 from partswap.grid import GridShape
-from partswap.heads.base import Casting, SwapEvaluator
+from partswap.heads.base import GRADIENTS, Casting, SwapEvaluator, passes_gradients
 from partswap.heads.convolutional import ConvolutionalEvaluator
 from partswap.heads.costs import module_macs
 from partswap.heads.dense import DenseEvaluator
@@ -100,6 +100,14 @@ class HeadPlan:
             evaluator = PooledEvaluator(*given, self._read)
         evaluator.measured = self._measured
         return evaluator
+
+    def has_gradients(self, query: Tensor, context: Tensor | None = None) -> bool:
+        """Tell whether gradients pass through the head; without them every swap is evaluated exactly."""
+        if GRADIENTS not in self._measured:
+            given = () if context is None else (context,)
+            with torch.inference_mode(False):
+                self._measured[GRADIENTS] = passes_gradients(lambda grid: self.head(grid, *given), query[None])
+        return bool(self._measured[GRADIENTS])
 
     @property
     def kind(self) -> str:

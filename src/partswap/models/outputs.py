@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from partswap.cut.logits import ONLY
-from partswap.cut.mirror import layer_name, mirror
-from partswap.cut.network import STEPS, Cut, cut_studied
+from partswap.cut.mirror import layer_name, mirror, same
+from partswap.cut.network import STEPS, Cut, cut_studied, one_by_one
 from partswap.cut.study import Study
 from partswap.errors import CutError
 from partswap.models.huggingface import HuggingFaceClassifier
@@ -18,6 +18,10 @@ from partswap.progress import Track, no_progress
 
 #: Logarithms stop here: a probability that is 0 in float32 has no logarithm.
 SMALLEST = 1e-30
+_COMPANY = (
+    "what the model returns for an image depends on the others in its batch (dynamic quantisation does that, for one): "
+    "images and swaps are evaluated one by one, which is slow."
+)
 _FEATURES = (
     "the model seems to have {} classes, and no classifier at its end: if these are features, the explanations mean "
     "nothing; pass it with its classifier, or name its classes (class_names)."
@@ -60,8 +64,8 @@ class OneLogit(nn.Module):
 
 def cut_as_logits(
     model: nn.Module, layer: str | nn.Module | None, probe: Tensor, track: Track = no_progress
-) -> tuple[nn.Module, Cut, Note | None]:
-    """Cut a model that may not give logits: return one that does, its cut, and what had to be done, if anything.
+) -> tuple[nn.Module, Cut, list[Note]]:
+    """Cut a model that may not give logits: return one that does, its cut, and what had to be done or is to be known.
 
     The pass that shows what the model returns is that of the study, unless something has to be done.
     """
@@ -72,11 +76,22 @@ def cut_as_logits(
         fitting, note = _fitted(model, _rows(study.survey.logits, len(study.survey.probe)), study.survey.probe)
         study = study if fitting is model else Study(fitting, probe)
         study.check_logits()
-        if note is None and not study.has_classifier:
-            note = Note("features", _FEATURES.format(study.survey.logits.shape[1]))
+        notes = [] if note is None else [note]
+        if not notes and not study.has_classifier:
+            notes.append(Note("features", _FEATURES.format(study.survey.logits.shape[1])))
         advance(1)
         name = None if layer is None else layer_name(fitting, _inside(fitting, layer))
-        return fitting, cut_studied(study, name, advance=advance), note
+        cut = cut_studied(study, name, advance=advance)
+        if _minds_company(fitting, study):
+            cut, notes = one_by_one(cut), [*notes, Note("batch", _COMPANY)]
+        return fitting, cut, notes
+
+
+def _minds_company(model: nn.Module, study: Study) -> bool:
+    """Tell whether the logits of an image become others with another image beside it, as after dynamic quantisation."""
+    probe, logits = study.survey.probe, study.survey.logits
+    found = outputs_of(model, torch.cat([probe[:1], 10 * probe[1:]]))
+    return found is not None and not same(found[:1], logits[:1].to(found.dtype), 1e-4)
 
 
 def _check_trained(model: nn.Module) -> None:

@@ -76,6 +76,8 @@ class BeamSearch:
         self.lam, self.objective, self.beam = settings.lam, settings.objective, settings.beam
         self.screen = screen_size(evaluator, self.beam) if settings.screen == "auto" else settings.screen
         self.shared = shared_size(evaluator) if settings.screen == "auto" else None
+        if self.screen is not None and not evaluator.has_gradients:
+            self.screen = self.shared = None  # nothing says which are worth it
         self.evaluations = 0
         self.corrections: Corrections | None = None
         #: What the model says of the query.

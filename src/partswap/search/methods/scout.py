@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap.counterfactual import Counterfactual, Step
-from partswap.errors import SettingError
+from partswap.errors import CutError, SettingError
 from partswap.grid import Grids
 from partswap.heads import HeadPlan, SwapEvaluator
 from partswap.search.methods.base import METHODS, Method
@@ -83,6 +83,11 @@ class Scout(Method):
 
     def _heat(self, evaluator: SwapEvaluator, grid: Tensor, mine: int, other: int) -> Tensor:
         """Return the heat map ``(h, w)`` of what tells class `mine` from class `other` in one grid."""
+        if not evaluator.has_gradients:
+            raise CutError(
+                "SCOUT's maps are gradients, and none pass through the head (it is quantised, or leaves torch).",
+                "Use another method, or the network in floating point.",
+            )
         with torch.enable_grad():
             leaf = grid.detach().requires_grad_()
             logits = evaluator.call(leaf.clone()[None]).float()[0]  # cloned: some heads work in place
