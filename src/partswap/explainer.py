@@ -31,7 +31,7 @@ from partswap.errors import (
 from partswap.failures import Failures, OnError
 from partswap.features import Encoded, PreparedImage
 from partswap.grid import HeatMap
-from partswap.heads import HeadPlan
+from partswap.heads import Activation, HeadPlan, log_probabilities
 from partswap.images import ON_WHITE, ImageLike, list_images, unread_text
 from partswap.language.speaker import Speaker, annotated_parts, open_speaker
 from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, Explained, build_auxiliary
@@ -40,7 +40,7 @@ from partswap.models.huggingface import adapt, is_classifier
 from partswap.models.names import class_names as names_of
 from partswap.models.names import find_class, numbered
 from partswap.models.open import is_architecture, open_classifier
-from partswap.models.outputs import cut_as_logits
+from partswap.models.outputs import cut_as_logits, many_labels
 from partswap.models.precision import device_of, find_device
 from partswap.models.preprocessing import as_preprocess, assumption, misfit
 from partswap.notes import Note
@@ -63,6 +63,10 @@ FAMILIAR = 0.8
 #: After so many edits it is asked whether the target seems out of reach; runs and tables go on to the end.
 PATIENCE = 8
 
+_LABELS = (
+    "several logits are above 0 at once and most are far below, as of a network of several labels per image; its "
+    'probabilities are a softmax here. If each class has its own sigmoid: activation="sigmoid" (--activation sigmoid).'
+)
 _NO_GRADIENTS = (
     "no gradients pass through the head (it is quantised, or leaves torch): nothing says which swaps are worth a "
     "look, so every one is evaluated exactly, which is slow. In floating point, or cut at a later layer, it is faster."
@@ -102,6 +106,9 @@ class Explainer:
         or what the model gets. Where it matters and is not said, they are refused.
     class_names : sequence of str, mapping or path, optional
         Names of the classes, a file of them, or ``"imagenet"``; by default what the model itself says.
+    activation : {"softmax", "sigmoid"}
+        What makes probabilities of the logits; "sigmoid" for a network of several labels per image. Either way the
+        class with the highest one is what the model says, and an explanation flips when that is the target.
     weights : str or Path, optional
         With a model given by name: a file, or ``"default"`` for official ones.
     device : str or torch.device, optional
@@ -140,8 +147,12 @@ class Explainer:
         weights: str | Path | None = None,
         device: str | torch.device | None = None,
         batch_size: int = 32,
+        activation: Activation = "softmax",
         track: Track = no_progress,
     ) -> None:
+        if activation not in ("softmax", "sigmoid"):
+            raise SettingError(f"activation is {activation!r}.", "Use 'softmax' or 'sigmoid'.")
+        self.activation: Activation = activation
         #: What was assumed or adapted.
         self.notes: list[Note] = []
         if isinstance(model, str | Path):
@@ -168,7 +179,9 @@ class Explainer:
         if tensors is not None:
             self.preprocess = replace(self.preprocess, tensors=tensors)
         try:
-            self.model, self.cut, notes = cut_as_logits(model, layer, self.preprocess.probe().to(self.device), track)
+            self.model, self.cut, notes = cut_as_logits(
+                model, layer, self.preprocess.probe().to(self.device), track, self.activation
+            )
         except InputError as error:
             raise misfit(error, model, self.preprocess) from error
         self.class_names = names_of(class_names, model, self.cut.classes)
@@ -177,7 +190,7 @@ class Explainer:
                 self._note(note)
         assumed = assumption(self.preprocess)
         self._note(Note("preprocess", assumed) if assumed else None)
-        self.plan = HeadPlan(self.cut.head, self.cut.grid)
+        self.plan = HeadPlan(self.cut.head, self.cut.grid, self.activation)
         self.auxiliary = self._auxiliary(auxiliary, learned_from)
         self.method = self.patient(method)
         self._speakers: dict[str | Speaker, Speaker] = {}
@@ -297,6 +310,8 @@ class Explainer:
         )
         judge = self._judge(problem.about.pictures, aim) if pixel else None
         problem = replace(problem, judge=judge)
+        if self.activation == "softmax" and not self._noted("labels") and many_labels(encoded.logits, donors.logits):
+            self._note(Note("labels", _LABELS))
         if not self.plan.has_gradients(problem.query, problem.context) and not self._noted("gradients"):
             self._note(Note("gradients", _NO_GRADIENTS))
         cf = solver.solve(self.plan, problem)
@@ -445,7 +460,7 @@ class Explainer:
                 f"the pixel check pastes pictures, and the model takes {self.preprocess.channels} channels.",
                 "Leave out {pixel}.",
             )
-        how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size}
+        how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size, "activation": self.activation}
         return PixelJudge(self.cut, self.preprocess, pictures.query, pictures.distractors, target, **how)
 
     def encode(self, images: ImagesLike) -> Encoded:
@@ -476,7 +491,7 @@ class Explainer:
     def guesses(self, image: ImageLike | Encoded, count: int = 5) -> list[tuple[str, float]]:
         """Return what the model thinks of an image: names of classes with their probabilities, best first."""
         encoded = self.encode(image if isinstance(image, Encoded) else [image])
-        best = encoded.logits[0].float().softmax(0).topk(min(count, self.cut.classes))
+        best = log_probabilities(encoded.logits[0].float(), self.activation).exp().topk(min(count, self.cut.classes))
         return [(self.name(int(k)), float(p)) for k, p in zip(best.indices, best.values, strict=True)]
 
     def check_familiar(self, grids: Tensor | None) -> None:
@@ -522,6 +537,8 @@ class Explainer:
             "layer": self.cut.layer,
             "auxiliary": query.auxiliary,
         }
+        if self.activation != "softmax":
+            told["activation"] = self.activation
         said = donors.logits.argmax(1).tolist()
         if any(k != aim for k in said):
             told["distractor_classes"] = said  # what the model says of each

@@ -19,6 +19,7 @@ from partswap.composite import USUAL, Pair, Paste, Pixels, paste_cells, pixels_o
 from partswap.counterfactual import Counterfactual, PixelCheck
 from partswap.cut.network import Cut
 from partswap.errors import SettingError
+from partswap.heads import Activation, log_probabilities
 from partswap.preprocess import Preprocess
 
 
@@ -39,6 +40,8 @@ class PixelJudge:
         How regions are pasted.
     batch_size : int
         Composites that go through the network at once.
+    activation : {"softmax", "sigmoid"}
+        What makes probabilities of its logits.
     """
 
     def __init__(
@@ -52,9 +55,10 @@ class PixelJudge:
         device: torch.device | str = "cpu",
         how: Paste = USUAL,
         batch_size: int = 32,
+        activation: Activation = "softmax",
     ) -> None:
         self.cut, self.preprocess, self.device = cut, preprocess, device
-        self.how, self.target, self.batch_size = how, target, batch_size
+        self.how, self.target, self.batch_size, self.activation = how, target, batch_size, activation
         self.query = pixels_of(query)
         self.distractors = [pixels_of(image) for image in distractors]
         #: How many images went through the whole network.
@@ -83,7 +87,7 @@ class PixelJudge:
             for start in range(0, len(pictures), self.batch_size):
                 inputs = [self.preprocess.tensor(Image.fromarray(p)) for p in pictures[start : start + self.batch_size]]
                 logits = self.cut.head(self.cut.features(torch.stack(inputs).to(self.device)))
-                rows.append(logits.float().softmax(1).cpu())
+                rows.append(log_probabilities(logits.float(), self.activation).exp().cpu())
         return torch.cat(rows)
 
 

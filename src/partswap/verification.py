@@ -12,6 +12,7 @@ from partswap.counterfactual import Counterfactual
 from partswap.cut.network import Cut
 from partswap.errors import ClassIndexError, SettingError, ShapeError
 from partswap.grid import Grids, to_cells
+from partswap.heads import log_probabilities
 from partswap.models.huggingface import adapt, is_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of
@@ -87,7 +88,8 @@ def compare(
     if atol is None:
         weight = next((p for p in head.parameters() if p.is_floating_point()), batch)
         atol = HALF_TOLERANCE if weight.dtype in (torch.float16, torch.bfloat16) else TOLERANCE
-    probabilities = logits.softmax(1)[:, cf.target].tolist()
+    activation = cf.source.get("activation", "softmax")
+    probabilities = log_probabilities(logits, activation)[:, cf.target].exp().tolist()
     predicted = int(logits[-1].argmax())
     claimed = [cf.before, *cf.trace]
     deviation = max(abs(p - s.probability) for p, s in zip(probabilities, claimed, strict=True))
@@ -105,7 +107,8 @@ def _cut_as(cf: Counterfactual, model: nn.Module) -> Cut:
     wide, high = cf.source["seen"]["canvas"]
     channels = len(cf.source.get("preprocess", {}).get("mean", (0, 0, 0)))
     probe = torch.randn(2, channels, high, wide, generator=torch.Generator().manual_seed(0)).to(device_of(model))
-    return cut_as_logits(model, cf.source["layer"], probe)[1]
+    activation = cf.source.get("activation", "softmax")
+    return cut_as_logits(model, cf.source["layer"], probe, activation=activation)[1]
 
 
 def _preprocess_of(cf: Counterfactual, model: nn.Module | None) -> Preprocess:

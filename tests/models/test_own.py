@@ -297,3 +297,68 @@ def test_a_grid_of_integers_is_refused():
         CutError, match=r"quantised: what it gives at .* are integers \(torch.quint8\).* in floating point"
     ):
         Explainer(quantize_fx.convert_fx(prepared), auxiliary=None, preprocess=Preprocess(64))
+
+
+# -- several labels per image -----------------------------------------------------------------------------------------
+
+
+class ManyLabels(nn.Module):
+    """Six classes, each for itself: most are off in every image, a few on."""
+
+    def __init__(self, *, probabilities=False):
+        super().__init__()
+        torch.manual_seed(3)
+        self.body, self.fc, self.probabilities = network()[:6], nn.Linear(8, 6), probabilities
+        with torch.no_grad():
+            self.fc.weight.mul_(8)
+            self.fc.bias.copy_(torch.tensor([0.3, 0.2, -5, -6, -7, -8]))
+
+    def forward(self, x):
+        logits = self.fc(self.body(x))
+        return logits.sigmoid() if self.probabilities else logits
+
+
+@pytest.mark.filterwarnings("ignore::partswap.explainer.PartswapWarning")
+def test_several_labels_per_image_are_sigmoids_if_that_is_said(tmp_path):
+    given = {"auxiliary": None, "preprocess": Preprocess(64)}
+    explainer = Explainer(ManyLabels(), activation="sigmoid", **given)
+    images = [aviary.draw(k, 3).image for k in range(4)]
+    logits = explainer.encode(images).logits
+    said, target = (int(k) for k in logits[0].topk(2).indices)
+    assert explainer.guesses(images[0], 6)[0][1] == pytest.approx(float(logits[0].sigmoid().max()))
+    for method in ("partswap", "goyal", METHODS.get("goyal")(screen=2), "scout"):
+        cf = explainer.explain(images[0], images[1:], target, method=method, keep_misclassified=True, pixel=True)
+        assert cf.before.probability == pytest.approx(float(logits[0, target].sigmoid()), abs=1e-5)
+        assert cf.before.own == pytest.approx(float(logits[0, said].sigmoid()), abs=1e-5)
+        assert cf.pixel.before == pytest.approx(cf.before.probability, abs=1e-5)
+        assert explainer.verify(cf)
+        read = Counterfactual.load(cf.save(tmp_path / "why.json"))
+        assert read.verify(ManyLabels(), images[0], images[1 : 1 + cf.distractors])
+        assert "labels" not in [note.kind for note in explainer.notes]
+    greedy = explainer.explain(images[0], images[1:], target, method="goyal", keep_misclassified=True)
+    single = Explainer(ManyLabels(probabilities=True), activation="sigmoid", **given)
+    assert single.notes[0].kind == "outputs"
+    assert single.explain(images[0], images[1:], target, method="goyal", keep_misclassified=True).edits == greedy.edits
+    # The objective is the target's own sigmoid, of all swaps the best.
+    best = explainer.explain(
+        images[0], images[1:], target, method=METHODS.get("goyal")(screen=None, max_edits=1), keep_misclassified=True
+    )
+    grids = explainer.encode(images[:2]).grids
+    cells, donors = grids[0].flatten(1), grids[1].flatten(1)
+    swapped = torch.stack([cells.clone() for _ in range(cells.shape[1] * donors.shape[1])])
+    for k, grid in enumerate(swapped):
+        grid[:, k // donors.shape[1]] = donors[:, k % donors.shape[1]]
+    found = explainer.cut.head(swapped.view(-1, *grids.shape[1:]))[:, target].sigmoid()
+    assert best.probability == pytest.approx(float(found.detach().max()), abs=1e-5)
+    with pytest.raises(SettingError, match="activation is 'tanh'"):
+        Explainer(ManyLabels(), activation="tanh", **given)
+
+
+def test_many_labels_read_as_a_softmax_are_noticed(recwarn):
+    images = [aviary.draw(k, 3).image for k in range(4)]
+    for model, noted in ((ManyLabels(), 1), (network(6), 0)):
+        explainer = Explainer(model, auxiliary=None, preprocess=Preprocess(64))
+        target = int(explainer.encode(images[:1]).logits[0].topk(2).indices[1])
+        for _ in range(2):  # said once
+            explainer.explain(images[0], images[1:], target, keep_misclassified=True)
+        assert [note.kind for note in explainer.notes].count("labels") == noted

@@ -49,6 +49,9 @@ def explain(
     weights: Weights = None,
     classes: Classes = None,
     layer: Layer = None,
+    activation: Annotated[
+        str, typer.Option(help="What makes probabilities of logits: softmax, or sigmoid (several labels per image).")
+    ] = "softmax",
     auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)] = "auto",
     auxiliary_weights: Annotated[
         str | None, typer.Option(help="Path to its weights; the official ones are downloaded if not given.")
@@ -128,7 +131,7 @@ def explain(
         explainer = open_explainer(
             model, weights, classes, stated, layer, device,
             _choice(auxiliary, auxiliary_weights, auxiliary_layer), method,
-            {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})},
+            {**parse_options(settings), **({} if max_edits is None else {"max_edits": max_edits})}, activation,
         )  # fmt: skip
     said = say_notes(explainer)
     for called in (target, label):
@@ -167,6 +170,7 @@ def open_explainer(
     auxiliary: Any,
     method: str,
     settings: dict[str, Any],
+    activation: Any = "softmax",
 ) -> Explainer:
     """Return the explainer that flags describe."""
     from partswap.explainer import Explainer
@@ -181,7 +185,9 @@ def open_explainer(
     changed(METHODS.get(method)(), **given)  # whose values are checked before the model is opened
     where = None if device is None else check_device(device)
     classifier = open_classifier(model, weights, classes, stated)
-    explainer = Explainer(classifier, layer, auxiliary=auxiliary, method=method, device=where, track=bars)
+    explainer = Explainer(
+        classifier, layer, auxiliary=auxiliary, method=method, device=where, activation=activation, track=bars
+    )
     explainer.method = changed(explainer.method, **given)
     return explainer
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,8 @@ from partswap.heads.products import multiply
 
 #: Among what is measured of a head: whether gradients pass through it.
 GRADIENTS = ("gradients",)
+#: How logits become probabilities.
+Activation = Literal["softmax", "sigmoid"]
 Cost = TypeVar("Cost", int, float)
 
 
@@ -43,6 +45,11 @@ class Casting(EvalModule):
         """Run the module."""
         found = self.body(*(tensor.to(self.dtype) for tensor in given))
         return found.float() if isinstance(found, Tensor) else found
+
+
+def log_probabilities(logits: Tensor, activation: Activation) -> Tensor:
+    """Return the log probabilities of classes: of one among all (softmax), or of each by itself (sigmoid)."""
+    return F.log_softmax(logits, -1) if activation == "softmax" else F.logsigmoid(logits)
 
 
 def lead(logits: Tensor, target: int) -> Tensor:
@@ -81,6 +88,7 @@ class SwapEvaluator(ABC):
         self.query = to_cells(query).contiguous()  # (h*w, d)
         self.donors = to_cells(distractors).contiguous()  # (n*h*w, d)
         self.memory_bytes = memory_bytes
+        self.activation: Activation = "softmax"
         #: Costs that were measured; a plan shares them among its evaluators, since they depend on the head only.
         self.measured: dict[tuple[object, ...], Any] = {}
 
@@ -111,6 +119,14 @@ class SwapEvaluator(ABC):
         if GRADIENTS not in self.measured:
             self.measured[GRADIENTS] = passes_gradients(self.run, self.query[None])
         return bool(self.measured[GRADIENTS])
+
+    def score(self, logits: Tensor, target: int) -> Tensor:
+        """Return the target's log probability, ``(m,)``."""
+        return log_probabilities(logits, self.activation)[:, target]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return the probabilities of the classes, of one grid or of several."""
+        return log_probabilities(logits, self.activation).exp()
 
     def call(self, grids: Tensor) -> Tensor:
         """Return what the head says of grids ``(m, d, h, w)``, each with the query's context."""
@@ -146,7 +162,7 @@ class SwapEvaluator(ABC):
         with torch.enable_grad():
             points = at.detach().requires_grad_()
             logits = function(points).float()
-            scores = [F.log_softmax(logits, 1)[:, target].sum()]
+            scores = [self.score(logits, target).sum()]
             scores += [lead(logits, target).sum()] if leads else []
             return [torch.autograd.grad(score, points, retain_graph=score is not scores[-1])[0] for score in scores]
 
@@ -161,7 +177,7 @@ class SwapEvaluator(ABC):
         size = self.chunk_size
         for s, a, b in zip(state.split(size), i.split(size), j.split(size), strict=True):
             logits = self.check(self.logits(prepared, s, a, b))
-            scores.append(F.log_softmax(logits, 1)[:, target])
+            scores.append(self.score(logits, target))
             flipped.append(logits.argmax(1) == target)
         return torch.cat(scores), torch.cat(flipped)
 

@@ -12,7 +12,7 @@ from partswap.cut.mirror import mirror
 from partswap.cut.network import Head
 from partswap.errors import SettingError, ShapeError
 from partswap.grid import GridShape
-from partswap.heads.base import GRADIENTS, Casting, SwapEvaluator, passes_gradients
+from partswap.heads.base import GRADIENTS, Activation, Casting, SwapEvaluator, passes_gradients
 from partswap.heads.convolutional import ConvolutionalEvaluator
 from partswap.heads.costs import module_macs
 from partswap.heads.dense import DenseEvaluator
@@ -34,12 +34,15 @@ class HeadPlan:
         From grids to logits; it is used in eval mode and left as it is. If its weights change, make another plan.
     grid : GridShape
         The grids' cells.
+    activation : {"softmax", "sigmoid"}
+        What makes probabilities of the logits: one class among all, or each by itself. Either way the class with the
+        highest one is what the network says.
     """
 
     # What is laid out here takes part in backward passes later, which tensors made in inference mode may not.
     @torch.inference_mode(False)
     @torch.no_grad()
-    def __init__(self, head: nn.Module, grid: GridShape) -> None:
+    def __init__(self, head: nn.Module, grid: GridShape, activation: Activation = "softmax") -> None:
         if not isinstance(head, nn.Module):
             raise SettingError(f"the head is a {type(head).__name__}.", "Pass a torch.nn.Module from grids to logits.")
         self._needs = head if isinstance(head, Head) and head.needs_context else None
@@ -49,7 +52,7 @@ class HeadPlan:
         busy = any(m.training or getattr(m, "inplace", False) is True for m in head.modules())
         self.head = mirror(head) if busy else head
         self._faithful = mirror(head, in_place=True) if busy else head
-        self.grid = grid
+        self.grid, self.activation = grid, activation
         self._checked = False
         self._measured: dict[tuple[object, ...], Any] = {}
         #: What was understood of the head; nothing if it is evaluated densely.
@@ -98,7 +101,7 @@ class HeadPlan:
             evaluator = ConvolutionalEvaluator(*given, self._read)
         else:
             evaluator = PooledEvaluator(*given, self._read)
-        evaluator.measured = self._measured
+        evaluator.measured, evaluator.activation = self._measured, self.activation
         return evaluator
 
     def has_gradients(self, query: Tensor, context: Tensor | None = None) -> bool:

@@ -86,7 +86,7 @@ class PooledEvaluator(SwapEvaluator):
     ) -> tuple[Tensor, Tensor]:
         """Evaluate in closed form where the tail is linear and the numbers allow it."""
         assert isinstance(prepared, PooledState)
-        if prepared.shares is None or len(i) < FEW:
+        if prepared.shares is None or len(i) < FEW or self.activation != "softmax":
             return super().evaluate(prepared, state, i, j, target, flips=flips)
         scores = torch.empty(len(i), dtype=torch.float32, device=i.device)
         flipped = torch.zeros(len(i), dtype=torch.bool, device=i.device)

@@ -51,7 +51,7 @@ class RememberingEvaluator(SwapEvaluator):
         self.inner, self.name = inner, inner.name
         self.head, self.context, self.shape = inner.head, inner.context, inner.shape
         self.query, self.donors, self.memory_bytes = inner.query, inner.donors, inner.memory_bytes
-        self.measured = inner.measured
+        self.measured, self.activation = inner.measured, inner.activation
         self.pulse: Callable[[int], None] | None = None
         self._known: OrderedDict[Edits, Known] = OrderedDict()
         # Of every pair: two gains, a score, a flip.

@@ -12,6 +12,7 @@ from partswap.cut.mirror import layer_name, mirror, same
 from partswap.cut.network import STEPS, Cut, cut_studied, one_by_one
 from partswap.cut.study import Study
 from partswap.errors import CutError
+from partswap.heads.base import Activation
 from partswap.models.huggingface import HuggingFaceClassifier
 from partswap.notes import Note
 from partswap.progress import Track, no_progress
@@ -62,8 +63,26 @@ class OneLogit(nn.Module):
         return torch.cat([torch.zeros_like(out), out], 1)
 
 
+class Sigmoids(nn.Module):
+    """A model that returns one probability per class, each for itself, with their logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.train(model.training)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits ``(n, classes)``."""
+        probabilities: Tensor = self.model(images)
+        return probabilities.clamp(SMALLEST, 1 - 1e-7).logit()
+
+
 def cut_as_logits(
-    model: nn.Module, layer: str | nn.Module | None, probe: Tensor, track: Track = no_progress
+    model: nn.Module,
+    layer: str | nn.Module | None,
+    probe: Tensor,
+    track: Track = no_progress,
+    activation: Activation = "softmax",
 ) -> tuple[nn.Module, Cut, list[Note]]:
     """Cut a model that may not give logits: return one that does, its cut, and what had to be done or is to be known.
 
@@ -73,7 +92,11 @@ def cut_as_logits(
         study = Study(model, probe)
         _check_trained(model)
         study.check_classifier()
-        fitting, note = _fitted(model, _rows(study.survey.logits, len(study.survey.probe)), study.survey.probe)
+        rows = _rows(study.survey.logits, len(study.survey.probe))
+        if activation == "sigmoid":
+            fitting, note = _sigmoid_fitted(model, rows, study.survey.probe)
+        else:
+            fitting, note = _fitted(model, rows, study.survey.probe)
         study = study if fitting is model else Study(fitting, probe)
         study.check_logits()
         notes = [] if note is None else [note]
@@ -135,10 +158,32 @@ def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Mo
         if strong is not None and bool(((strong >= 0) & (strong <= 1)).all()):
             text = (
                 "all outputs are between 0 and 1 and do not sum to 1, as of one sigmoid per class; they are read as "
-                "logits. If they are probabilities, pass the model without its last layer."
+                'logits. If they are probabilities: activation="sigmoid" (--activation sigmoid).'
             )
             return model, Note("outputs", text)
     return model, None
+
+
+def _sigmoid_fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
+    """Return a model that gives the logits of one sigmoid per class, where it gives the probabilities themselves."""
+    if rows is None or rows.shape[1] == 1:
+        return _fitted(model, rows, probe)
+    strong = outputs_of(model, 30 * probe)
+    seen = rows if strong is None else torch.cat([rows, strong])
+    if not bool(((seen >= 0) & (seen <= 1)).all()):
+        return model, None
+    return Sigmoids(model), Note("outputs", "the model returns one sigmoid per class; their logits are explained.")
+
+
+def many_labels(*logits: Tensor) -> bool:
+    """Tell whether the logits of images ``(n, classes)`` look like those of several labels per image.
+
+    Cross-entropy never moves the mean of the logits from where it began, near 0; one sigmoid per class, most of them
+    off, moves it far below.
+    """
+    rows = torch.cat([part.float().cpu() for part in logits])
+    far = bool(rows.mean() < -rows.std(1).mean()) and rows.shape[1] > 2
+    return far and 4 * int(((rows > 0).sum(1) > 1).sum()) >= len(rows)
 
 
 def outputs_of(model: nn.Module, images: Tensor) -> Tensor | None:

@@ -207,7 +207,7 @@ class BeamSearch:
         if self.screen is not None:
             gains = self.evaluator.gains(prepared, self.target, leads=self.objective == "set")
         leads = lead(prepared.logits, self.target)
-        scores = prepared.logits.log_softmax(1)[:, self.target]
+        scores = self.evaluator.score(prepared.logits, self.target)
         states, flats, likes, ranks, aheads, estimates = [], [], [], [], [], []
         for number, path in enumerate(paths):
             open_pairs = candidates.open(path.edits)
@@ -276,7 +276,7 @@ class BeamSearch:
 
     def _extend(self, path: Path, i: int, j: int, logits: Tensor, objective: float) -> Path:
         likeness = 0.0 if self.likeness is None else float(self.likeness[i, j])
-        said = logits.softmax(0)
+        said = self.evaluator.probabilities(logits)
         step = Step(float(said[self.target]), int(logits.argmax()), objective, float(said[self.said]))
         return Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
 

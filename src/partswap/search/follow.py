@@ -38,7 +38,7 @@ def follow(
             at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
             prepared = evaluator.advance(prepared, *at)
             logits = prepared.logits[0]
-            said = logits.softmax(0)
+            said = evaluator.probabilities(logits)
             steps.append(Step(float(said[target]), int(logits.argmax()), own=float(said[before.predicted])))
     found = {"evaluator": evaluator.name}
     return problem.answer(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))

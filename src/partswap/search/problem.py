@@ -104,7 +104,7 @@ class Problem:
         evaluator = self.evaluator(head, memory_mb)
         logits = evaluator.start.logits
         target = class_index(self.target, logits.shape[1])
-        return evaluator, target, first_step(logits[0], target)
+        return evaluator, target, first_step(logits[0], target, evaluator.probabilities(logits[0]))
 
     @cached_property
     def cosine(self) -> Tensor | None:
@@ -182,7 +182,7 @@ class Problem:
         )
 
 
-def first_step(logits: Tensor, target: int) -> Step:
+def first_step(logits: Tensor, target: int, probabilities: Tensor) -> Step:
     """Return what the model says of the unedited query; the target already being said is an error."""
     predicted = int(logits.argmax())
     if predicted == target:
@@ -190,7 +190,6 @@ def first_step(logits: Tensor, target: int) -> Step:
             f"the model already predicts class {target} for the query.",
             "Choose another target, or another query: there is nothing to change.",
         )
-    probabilities = logits.softmax(0)
     return Step(float(probabilities[target]), predicted, own=float(probabilities[predicted]))
 
 

@@ -67,7 +67,9 @@ class Corrections:
         j = rank.masked_fill(~open_pairs, -torch.inf)[i].argmax(1)
         start, pieces = evaluator.start, zip(i.split(evaluator.chunk_size), j.split(evaluator.chunk_size), strict=True)
         logits = torch.cat([evaluator.logits(start, torch.zeros_like(a), a, b) for a, b in pieces])
-        before, now = _measures(start.logits, target), _measures(evaluator.check(logits), target)
+        before, now = (
+            (evaluator.score(found, target), lead(found, target)) for found in (start.logits, evaluator.check(logits))
+        )
         for kept, gain, was, found in zip((self.score, self.lead), gains, before, now, strict=False):
             kept[i] = (found - was - gain[i, j])[:, None]
         return len(i)
@@ -77,10 +79,6 @@ class Corrections:
         pairs, which = flat.unique(return_inverse=True)
         total = missed.new_zeros(len(pairs)).index_add_(0, which, missed)
         self.score.view(-1)[pairs] = total / torch.bincount(which, minlength=len(pairs))
-
-
-def _measures(logits: Tensor, target: int) -> tuple[Tensor, Tensor]:
-    return logits.log_softmax(1)[:, target], lead(logits, target)
 
 
 def screen_size(evaluator: SwapEvaluator, beam: int) -> int | None:

@@ -67,7 +67,7 @@ class Scout(Method):
             heats = [self._heat(evaluator, grid, target, before.predicted) for grid in problem.distractors]
             j = torch.stack(heats).flatten().argmax()
             after = evaluator.advance(evaluator.start, torch.zeros_like(i)[None], i[None], j[None]).logits[0]
-        said = after.softmax(0)
+        said = evaluator.probabilities(after)
         step = Step(float(said[target]), int(after.argmax()), own=float(said[before.predicted]))
         return problem.answer(
             target,
