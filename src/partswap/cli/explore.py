@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -12,6 +13,9 @@ from partswap.runs.config import RunConfig
 
 Host = Annotated[str, typer.Option(help="Address to listen at; this machine only by default.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at.")]
+Memory = Annotated[
+    int, typer.Option(min=64, help="Megabytes for searches and what is kept of them; model and data come on top.")
+]
 
 FIELDS = (
     "data", "path", "split", "options", "model", "weights", "classes", "layer", "auxiliary", "tau", "precision",
@@ -20,7 +24,9 @@ FIELDS = (
 
 
 @with_config(*FIELDS, data="aviary", model="aviary:vgg")
-def explore(config: RunConfig, host: Host = "127.0.0.1", port: Port = 8000, threads: Threads = None) -> None:
+def explore(
+    config: RunConfig, host: Host = "127.0.0.1", port: Port = 8000, memory: Memory = 2048, threads: Threads = None
+) -> None:
     """Explore counterfactuals in the browser: choose an image and another class, move the settings, swap regions."""
     try:
         import fastapi  # noqa: F401
@@ -28,6 +34,8 @@ def explore(config: RunConfig, host: Host = "127.0.0.1", port: Port = 8000, thre
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(f"the explorer needs {error.name}.", "Install partswap[explore].") from error
+    # Searches multiply matrices of ever new shapes, and oneDNN would keep the code it wrote for a thousand of them.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     from partswap.apps.explorer.serving import serve
     from partswap.apps.web import check_free
 
@@ -39,4 +47,4 @@ def explore(config: RunConfig, host: Host = "127.0.0.1", port: Port = 8000, thre
     _ = bench.encodings  # before anybody waits
     shown = "localhost" if host in ("0.0.0.0", "::") else host
     say(f"exploring at http://{shown}:{port} (stop with Ctrl-C)")
-    serve(bench, config, host, port)
+    serve(bench, config, host, port, memory)

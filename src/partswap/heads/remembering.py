@@ -55,7 +55,8 @@ class RememberingEvaluator(SwapEvaluator):
         self.pulse: Callable[[int], None] | None = None
         self._known: OrderedDict[Edits, Known] = OrderedDict()
         # Of every pair: two gains, a score, a flip.
-        self._most = max(KEPT_LEAST, KEPT_BYTES // (13 * self.shape.cells * len(self.donors)))
+        kept = min(KEPT_BYTES, inner.memory_bytes // 4)
+        self._most = max(KEPT_LEAST, kept // (13 * self.shape.cells * len(self.donors)))
 
     def narrowed(self, donors: int) -> RememberingEvaluator:
         """Return the evaluator of swaps with the first donors only; both remember what either finds out."""

@@ -17,7 +17,12 @@ from partswap.search.problem import Problem
 
 
 def follow(
-    head: nn.Module | HeadPlan, problem: Problem, edits: Sequence[tuple[int, int]], *, method: str = "own swaps"
+    head: nn.Module | HeadPlan,
+    problem: Problem,
+    edits: Sequence[tuple[int, int]],
+    *,
+    method: str = "own swaps",
+    memory_mb: float = 1024,
 ) -> Counterfactual:
     """Return the counterfactual of edits ``(query cell, distractor cell)``, made in this order.
 
@@ -32,7 +37,7 @@ def follow(
     if len({i for i, _ in edits}) < len(edits):
         raise SettingError("a cell of the query is swapped twice.", "Leave one of the swaps out.")
     with torch.inference_mode(False), torch.no_grad():
-        evaluator, target, before = problem.begin(head, 1024)
+        evaluator, target, before = problem.begin(head, memory_mb)
         prepared, steps = evaluator.start, []
         for i, j in edits:
             at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
@@ -66,4 +71,4 @@ class OwnSwaps(Method):
 
     def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
         """Say what the model makes of each swap."""
-        return follow(head, problem, self.edits, method=self.name)
+        return follow(head, problem, self.edits, method=self.name, memory_mb=self.memory_mb)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,8 @@ from partswap.apps.explorer.server import Site, make_app
 from partswap.runs.config import RunConfig
 from partswap.runs.workbench import Workbench, open_workbench
 
+# As `partswap explore` sets it, before anything is computed: memory is measured here.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 #: By number: a name is what a page elsewhere would come with.
 BASE = "http://127.0.0.1"
 

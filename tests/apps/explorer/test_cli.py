@@ -25,8 +25,8 @@ def asked(monkeypatch, bench):
 def test_the_aviary_on_this_machine_only_when_nothing_is_given(asked):
     shown = CliRunner().invoke(app, ["explore", "--port", "0"])
     assert shown.exit_code == 0, shown.output
-    _, config, host, _ = asked[0]
-    assert (config.data, config.model, host) == ("aviary", "aviary:vgg", "127.0.0.1")
+    _, config, host, _, memory = asked[0]
+    assert (config.data, config.model, host, memory) == ("aviary", "aviary:vgg", "127.0.0.1", 2048)
     assert "http://127.0.0.1:0" in shown.output
 
 

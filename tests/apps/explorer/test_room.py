@@ -11,7 +11,9 @@ import pytest
 
 from partswap.apps.explorer.cells import matches_of
 from partswap.apps.explorer.desk import BusyError, Desk, OutdatedError
+from partswap.apps.explorer.memory import resident_bytes
 from partswap.apps.explorer.room import PROBLEMS, Kept
+from partswap.apps.explorer.server import Site
 from partswap.apps.explorer.view import View
 from partswap.errors import ClassIndexError, ImageError, PartswapError
 from partswap.search.follow import follow
@@ -60,7 +62,7 @@ def test_another_weight_computes_little_anew(site):
     view = room.settled(View())
     room.solve(view)
     problem = room.problem(view)
-    evaluator = problem.evaluator(room.explainer.plan, 1024)
+    evaluator = problem.evaluator(room.explainer.plan, room.evaluator_mb)
     asked = []
     plain = evaluator.inner.evaluate
     evaluator.inner.evaluate = lambda *given, **more: asked.append(len(given[1])) or plain(*given, **more)
@@ -69,7 +71,7 @@ def test_another_weight_computes_little_anew(site):
     assert room.problem(again) is problem
     assert sum(asked) == 0
     room.solve(view.with_(lam=1.0))
-    assert problem.evaluator(room.explainer.plan, 1024) is evaluator
+    assert problem.evaluator(room.explainer.plan, room.evaluator_mb) is evaluator
     assert room.problem(view.with_(distractors=1)) is not problem
 
 
@@ -81,6 +83,29 @@ def test_what_is_kept_is_bounded(site):
     for k in range(PROBLEMS + 2):
         site.room.problem(site.room.settled(View(image=k)))
     assert len(site.room._problems) == PROBLEMS
+
+
+def test_a_hundred_problems_stay_within_memory(bench, config):
+    """It takes some seconds: a leak shows over many problems, and each search must leave something behind."""
+    memory_mb, before = 128, 0
+    site = Site(bench, config, memory_mb)
+    room = site.room
+    images = [k for k in range(len(room.labels)) if room.right[k]]
+    views = [
+        View(image=k, target=target, edits=2)
+        for k in images[:34]
+        for target in [t for t in room.donors_of if t != room.said[k]][:3]
+    ][:100]
+    most = 0
+    for number, view in enumerate(views):
+        room.solve(room.settled(view))
+        most = max(most, room.kept_bytes())
+        if number == len(views) // 4:
+            before = resident_bytes()
+    assert len(views) == 100
+    assert 0 < most <= memory_mb / 2 * 2**20
+    assert resident_bytes() - before < memory_mb * 2**20
+    site.close()
 
 
 def test_own_swaps_say_what_the_head_says(site):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partswap.apps.explorer.room import MEMORY_MB, Room
+from partswap.apps.explorer.room import Room
 from partswap.apps.explorer.view import View
 from partswap.errors import SettingError
 from partswap.search.problem import Problem
@@ -43,7 +43,7 @@ def matches_of(room: Room, view: View, cell: int) -> Matches:
         raise SettingError(f"there is no cell {cell}.", f"Use one below {problem.shape.cells}.")
     made = tuple(swap for swap in view.swaps or () if swap[0] != cell)
     with torch.inference_mode(False), torch.no_grad():
-        evaluator, target, _ = problem.begin(room.explainer.plan, MEMORY_MB)
+        evaluator, target, _ = problem.begin(room.explainer.plan, room.evaluator_mb)
         prepared = evaluator.start
         for i, j in made:
             at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]

@@ -83,9 +83,10 @@ def _method(room: Room, view: View) -> tuple[str, str]:
 
 
 def _settings(method: Method, name: str) -> dict[str, Any]:
-    """Return the settings of a method that are not as usual."""
+    """Return the settings of a method that are not as usual and decide its result."""
     usual = METHODS.get(name)()
-    known = [f.name for f in fields(method) if f.init and isinstance(getattr(method, f.name), int | float | str)]
+    settings = [f for f in fields(method) if f.init and f.name != "memory_mb"]
+    known = [f.name for f in settings if isinstance(getattr(method, f.name), int | float | str)]
     return {name: getattr(method, name) for name in known if getattr(method, name) != getattr(usual, name)}
 
 

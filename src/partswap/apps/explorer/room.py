@@ -16,6 +16,7 @@ from PIL import Image
 from partswap.apps.explorer.desk import OutdatedError, Pulse
 from partswap.apps.explorer.examples import Example, candidate_images, choose_examples
 from partswap.apps.explorer.familiar import Familiar
+from partswap.apps.explorer.memory import Heap, storages
 from partswap.apps.explorer.uploads import Uploads
 from partswap.apps.explorer.view import MOST_BEAM, MOST_DISTRACTORS, View
 from partswap.counterfactual import About, Counterfactual, Pictures
@@ -37,8 +38,8 @@ from partswap.target import choose_target
 PROBLEMS, RESULTS, ENCODED = 4, 400, 24
 #: What is known of an image without annotations.
 UNKNOWN = CellFacts(None, None, None)
-#: Memory of an evaluator; as in the library, so that results are the same.
-MEMORY_MB = 1024
+#: Memory for searches unless another is given, and the most of it for an evaluator: as in the library.
+MEMORY_MB, EVALUATOR_MB = 2048, 1024
 
 Value = TypeVar("Value")
 
@@ -67,6 +68,16 @@ class Kept(Generic[Value]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def keys(self) -> list[Hashable]:
+        """Return the keys, the one asked for last at the end."""
+        with self._lock:
+            return list(self._values)
+
+    def drop(self, key: Hashable) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._values.pop(key, None)
+
 
 @dataclass(frozen=True)
 class Query:
@@ -85,11 +96,15 @@ class Room:
     bench: Workbench
     config: RunConfig
     uploads: Uploads
+    #: For searches: half of it for the one under way, half for what is kept of earlier ones.
+    memory_mb: float = MEMORY_MB
     #: Called by searches now and then; see `Desk`.
     pulse: Pulse = lambda edits: None
 
     def __post_init__(self) -> None:
         self._problems: Kept[dict[int, Problem]] = Kept(PROBLEMS)
+        self._heap = Heap()
+        self._sizes: dict[Hashable, int] = {}  # bytes of the problems that are kept
         self._results: Kept[Counterfactual] = Kept(RESULTS)
         self._encoded: Kept[Encoded] = Kept(ENCODED)
         self.features = self.bench.encodings
@@ -132,13 +147,17 @@ class Room:
         """Return the image of a view, with its features."""
         if view.upload is not None:
             upload = view.upload
-            encoded = self._encoded.get(upload, lambda: self.explainer.encode([self.uploads.open(upload)]))
+            encoded = self._encoded.get(upload, lambda: self._encode(upload))
             return Query(replace(encoded, names=["dropped image"]), None, "your image", len(self.labels))
         index = self.first if view.image is None else view.image
         if not 0 <= index < len(self.labels):
             raise ImageError(f"there is no image {index}.", f"The data set has {len(self.labels)} of them.")
         encoded = replace(self.features.select([index]), names=[self.data.image_name(index)])
         return Query(encoded, int(self.labels[index]), self.data.image_name(index), index)
+
+    def _encode(self, upload: str) -> Encoded:
+        encoded = self.explainer.encode([self.uploads.open(upload)])
+        return replace(encoded, pictures=[], sources=[])  # they are in a file
 
     def settled(self, view: View) -> View:
         """Return a view that says which image and which class, the usual ones where it did not."""
@@ -181,6 +200,7 @@ class Room:
         resolve = self.explainer.patient if view.edits is None else self.explainer.resolve_method
         made = resolve(view.method)
         told: dict[str, Any] = {"lam": view.lam, "beam": view.beam, "max_edits": view.edits}
+        told["memory_mb"] = self.evaluator_mb
         told |= {} if view.tau is None else {"tau": view.tau}
         return changed(made, **{name: value for name, value in told.items() if made.takes(name)})
 
@@ -202,8 +222,32 @@ class Room:
             family[count] = whole.narrowed(count, self._told(view, drawn[:count]))
         return self._watched(family[count])
 
+    @property
+    def evaluator_mb(self) -> float:
+        """Memory of the search that is under way."""
+        return min(EVALUATOR_MB, self.memory_mb / 2)
+
+    def kept_bytes(self) -> int:
+        """Return how much memory the problems take that are kept."""
+        return sum(self._sizes.values())
+
+    def _bound(self, view: View) -> None:
+        """Measure a problem that was worked on; forget those asked for longest ago until the others fit into memory."""
+        latest, shared = (view.key, view.target), storages(vars(self.explainer.plan))
+        sizes = storages(self._problems.get(latest, dict))
+        self._sizes[latest] = sum(size for address, size in sizes.items() if address not in shared)
+        keys = self._problems.keys()
+        self._sizes = {key: self._sizes[key] for key in keys if key in self._sizes}
+        most = (self.memory_mb - self.evaluator_mb) * 2**20
+        for key in keys:
+            if self.kept_bytes() <= most:
+                break
+            self._problems.drop(key)
+            self._sizes.pop(key, None)
+        self._heap.trim(most / 4)
+
     def _watched(self, problem: Problem) -> Problem:
-        evaluator = problem.evaluator(self.explainer.plan, MEMORY_MB)
+        evaluator = problem.evaluator(self.explainer.plan, self.evaluator_mb)
         assert isinstance(evaluator, RememberingEvaluator)
         evaluator.pulse = lambda edits: self.pulse(edits)
         return problem
@@ -236,10 +280,16 @@ class Room:
     def solve(self, view: View) -> Counterfactual:
         """Return the counterfactual of a view: found, or made of one's own swaps."""
         if view.swaps is not None:
-            return follow(self.explainer.plan, self.problem(view), view.swaps)
+            return follow(self.explainer.plan, self.problem(view), view.swaps, memory_mb=self.evaluator_mb)
         method, count = self.method(view), self.count(view)
-        key = view.key, view.target, count, view.method, repr(method)
-        return self._results.get(key, lambda: method.solve(self.explainer.plan, self.problem(view)))
+
+        def search() -> Counterfactual:
+            try:
+                return method.solve(self.explainer.plan, self.problem(view))
+            finally:
+                self._bound(view)
+
+        return self._results.get((view.key, view.target, count, view.method, repr(method)), search)
 
     def solve_within(self, view: View, seconds: float) -> Counterfactual | None:
         """Return the counterfactual of a view, None if that takes longer; what was learned till then is kept."""

@@ -21,7 +21,7 @@ from partswap.apps.explorer.cells import matches_of
 from partswap.apps.explorer.desk import BusyError, Desk, OutdatedError
 from partswap.apps.explorer.pixels import composite_png, pixel_html
 from partswap.apps.explorer.python_code import python_of
-from partswap.apps.explorer.room import Kept, Room
+from partswap.apps.explorer.room import MEMORY_MB, Kept, Room
 from partswap.apps.explorer.uploads import LARGEST_BYTES, Uploads
 from partswap.apps.explorer.view import UPLOAD, View, read_view
 from partswap.apps.web import Guard
@@ -43,9 +43,9 @@ SIDES, PICTURES = {"i": pages.SIDE, "t": 160}, 600
 class Site:
     """An explorer that is being served."""
 
-    def __init__(self, bench: Workbench, config: RunConfig) -> None:
+    def __init__(self, bench: Workbench, config: RunConfig, memory_mb: float = MEMORY_MB) -> None:
         self.desk, self.uploads = Desk(), Uploads()
-        self.room = Room(bench, config, self.uploads, lambda edits: self.desk.pulse(edits))
+        self.room = Room(bench, config, self.uploads, memory_mb, lambda edits: self.desk.pulse(edits))
         #: In the address of every picture: another server at this address has others.
         self.version = secrets.token_hex(4)
         self.pictures: Kept[bytes] = Kept(PICTURES)

@@ -11,9 +11,9 @@ from partswap.runs.config import RunConfig
 from partswap.runs.workbench import Workbench
 
 
-def serve(bench: Workbench, config: RunConfig, host: str, port: int) -> None:
+def serve(bench: Workbench, config: RunConfig, host: str, port: int, memory_mb: float) -> None:
     """Serve until interrupted."""
-    site = Site(bench, config)
+    site = Site(bench, config, memory_mb)
     _ = site.room.examples  # before anybody waits
     try:
         server_of(make_app(site, (host,)), host, port, proxy_headers=False).run()
