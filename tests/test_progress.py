@@ -102,6 +102,8 @@ def test_images_that_are_explained_are_counted(tmp_path):
     [
         ("classes aviary:vgg", ["opening aviary:vgg"]),
         ("layers aviary:vgg", ["studying aviary:vgg"]),
+        ("aviary save {0}/new --per-class 1", ["drawing birds"]),
+        ("aviary sheet {0}/new.png", ["drawing birds"]),
         ("explain {0} {1} --model aviary:vgg", ["opening aviary:vgg", "reading images", "features", "explaining"]),
     ],
 )

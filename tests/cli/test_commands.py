@@ -224,9 +224,11 @@ def test_features_are_computed_ahead(cache):
 
 
 def test_tuning_chooses_a_pair(cache, tmp_path):
-    command = ["tune", *BIRDS, "--auxiliary", "aviary", "--queries", 4, "--split", "test", "--distractors", 2]
+    command = ["tune", *BIRDS, "--queries", 4, "--split", "test", "--distractors", 2]
     command += ["--lam", 0, "--lam", 0.4, "--tau", 0.1, "--option", "per_class=2", "--cache", cache]
-    assert "tau = 0.1; plot:" in invoke(*command, "--out", tmp_path)
+    said = invoke(*command, "--out", tmp_path)
+    assert "tau = 0.1; plot:" in said
+    assert "note: auxiliary: aviary" in said  # found without a word
     record = json.loads((tmp_path / "tune.json").read_text())
     assert len(record["points"]) == 2
     assert record["best"] in record["points"]
@@ -244,9 +246,10 @@ def test_explanations_are_checked(check, extra, cache, tmp_path):
     assert rows[1].split(",")[0] == extra[1]
 
 
-def test_a_method_that_uses_its_auxiliary_is_not_said_to_have_none(birds):
+@pytest.mark.parametrize("method", ["hard", "paper", "partswap"])
+def test_a_method_that_uses_its_auxiliary_is_not_said_to_have_none(method, birds):
     command = ["explain", birds / "q/one.png", birds / "d", *VGG]
-    output = invoke(*command, "--method", "hard")
+    output = invoke(*command, "--method", method)
     assert "note: auxiliary: aviary" in output
     assert "no auxiliary" not in output
     assert "no auxiliary" in invoke(*command, "--auxiliary", "none")

@@ -31,6 +31,18 @@ def test_help_fits_a_terminal_and_names_every_flag(words):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_an_auxiliary_is_found_without_a_word(words):
+    """Everywhere but where some are computed ahead, or one's clusters get names."""
+    flags = {option: parameter for parameter in COMMANDS[words].params for option in parameter.opts}
+    if "--auxiliary" not in flags or words in [("encode",), ("parts", "name")]:
+        return
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
+    told = " ".join(shown.partition("--auxiliary ")[2].split())
+    assert "[default: auto]" in told.replace("(auto)", "auto").partition(" --")[0]
+    assert flags["--auxiliary"].default in ("auto", None)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_the_short_flag_for_help_is_the_long_one(words):
     short, whole = (CliRunner().invoke(app, [*words, flag], env={"COLUMNS": "80"}) for flag in ("-h", "--help"))
     assert short.exit_code == 0

@@ -193,7 +193,7 @@ def test_shared_parts():
 
 def test_the_hard_constraint_names_what_it_lacks(problem):
     bare = {k: v for k, v in problem.items() if "aux" not in k}
-    with pytest.raises(SettingError, match="needs auxiliary grids"):
+    with pytest.raises(SettingError, match="needs an auxiliary"):
         Hard().explain(**bare)
     with pytest.raises(SettingError, match="nobody says which parts"):
         Hard(by="parts").explain(**problem)

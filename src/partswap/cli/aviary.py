@@ -21,8 +21,11 @@ def sheet(
     """Draw a contact sheet: one bird of every species."""
     from partswap.aviary.sheet import contact_sheet
     from partswap.images import save_image
+    from partswap.progress import bars, step
 
-    save_image(contact_sheet(seed, keypoints=keypoints), out, place="out")
+    with step(bars, "drawing birds"):
+        drawn = contact_sheet(seed, keypoints=keypoints)
+    save_image(drawn, out, place="out")
     say(f"drew {out}")
 
 
@@ -35,11 +38,14 @@ def save(
     """Write birds as files, one folder per species."""
     from partswap.data.sets.aviary import Aviary
     from partswap.images import save_image
+    from partswap.progress import bars
 
     data = Aviary(split, per_class=per_class)
-    for index in range(len(data)):
-        folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
-        save_image(data.bird(index).image, folder / f"{index // len(data.classes):04d}.png", place="out")
+    with bars("drawing birds", len(data)) as advance:
+        for index in range(len(data)):
+            folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
+            save_image(data.bird(index).image, folder / f"{index // len(data.classes):04d}.png", place="out")
+            advance(1)
     say(f"{len(data)} birds in {out}")
 
 

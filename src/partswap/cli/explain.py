@@ -182,7 +182,8 @@ def open_explainer(
     from partswap.search.settings import changed
 
     given = check_options(METHODS.get(method), settings, what=f"the method {method}", word="setting")
-    changed(METHODS.get(method)(), **given)  # whose values are checked before the model is opened
+    # What makes no sense is refused before the model is opened.
+    changed(METHODS.get(method)(), **given).check_auxiliary(auxiliary is not None)
     where = None if device is None else check_device(device)
     classifier = open_classifier(model, weights, classes, stated)
     explainer = Explainer(

@@ -47,7 +47,7 @@ def name(
 ) -> None:
     """Show the clusters of an auxiliary as pictures and ask for a word for each; no word means no part."""
     from partswap.data.base import open_dataset
-    from partswap.progress import bars
+    from partswap.progress import bars, step
     from partswap.studies.clusters import Unnamed
 
     if out.suffix != ".json":
@@ -63,7 +63,8 @@ def name(
         words[int(number)] = None if word is None else str(word).strip() or None
     found.save(out, words)
     picture = out.with_suffix(".png")
-    found.plot(words, picture)
+    with step(bars, "drawing"):
+        found.plot(words, picture)
     say(f"drew {picture}: look at it, every row is a cluster")
     if not names:
         for cluster, known in enumerate(words):

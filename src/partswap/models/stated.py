@@ -42,6 +42,13 @@ class Stated:
     mean: str | float | None = None
     std: str | float | None = None
 
+    def __post_init__(self) -> None:
+        if self.resize is not None and self.resize < 1:
+            raise SettingError(f"resize is {self.resize}.", "Use 1 or more.")
+        for name in ("mean", "std"):  # before the model is opened
+            if getattr(self, name) is not None:
+                _numbers(name, str(getattr(self, name)))
+
     def of(self, model: nn.Module, usual: Preprocess | None = None) -> Preprocess:
         """Return the preprocessing of a model; `usual` is what is known of it, by default what the model says.
 

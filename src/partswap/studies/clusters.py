@@ -21,7 +21,7 @@ from partswap.language.parts import read_named, save_named
 from partswap.models.auxiliaries import load_auxiliary
 from partswap.models.auxiliaries.base import AuxiliaryChoice
 from partswap.preprocess import Preprocess
-from partswap.progress import Track, no_progress
+from partswap.progress import Track, no_progress, step
 from partswap.search.clusters import fit_centroids
 from partswap.store import write_with
 from partswap.studies.clustering import lit
@@ -69,7 +69,8 @@ class Unnamed:
         some = opened.grids([view.canvas(data.image(0))])
         self.grid = GridShape(*some.shape[2:])
         self.grids = auxiliary_features(data, opened, view, self.grid, cache=cache, precision=precision, track=track)
-        self.centroids: Tensor = fit_centroids(self.grids, clusters)
+        with step(track, "clusters"):
+            self.centroids: Tensor = fit_centroids(self.grids, clusters)
         cosines = torch.cat([self._cosines(start) for start in range(0, len(self.grids), CHUNK)])
         #: The cluster of every cell, ``(images, cells)``.
         self.assigned: NDArray[np.int64] = cosines.argmax(2).numpy()

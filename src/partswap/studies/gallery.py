@@ -15,7 +15,7 @@ from partswap.counterfactual import Counterfactual, Pictures
 from partswap.figures import FIGURES
 from partswap.images import save_image
 from partswap.palette import INK, INK_DARK, LINE, LINE_DARK, NOTE, NOTE_DARK, PALE, PALE_DARK
-from partswap.progress import Track, no_progress
+from partswap.progress import Track, no_progress, step
 from partswap.registry import registered
 from partswap.runs.config import RunConfig
 from partswap.runs.run import plan_run
@@ -69,7 +69,8 @@ def make_gallery(config: RunConfig, bench: Workbench, folder: Path, track: Track
     at = clearest_first(found, evidence)[0]
     cf, task = found[at], tasks[at]
     compared = [m for m in COMPARED if m != method and (auxiliary or not METHODS.get(m).needs_semantic)]
-    several = [explained(task, m) for m in compared]
+    with step(track, "other methods"):
+        several = [explained(task, m) for m in compared]
     options: dict[str, dict[str, Any]] = {
         "edits": {"parts": _parts(bench, task, cf)},
         "methods": {"others": several, "titles": [METHODS.get(m).title for m in (method, *compared)]},

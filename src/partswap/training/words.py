@@ -29,7 +29,7 @@ from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import weights_digest
 from partswap.models.names import numbered, plain
 from partswap.models.precision import device_of
-from partswap.progress import Track, no_progress
+from partswap.progress import Track, no_progress, step
 from partswap.store import locked, make_folder, write_json
 from partswap.training.session import finish, made_before
 
@@ -91,7 +91,8 @@ def train_words(
         return done
     _same_classes(classifier, learn)
     words = check_words(learn, place)
-    explainer = Explainer(classifier, layer or last_grid(classifier), auxiliary=None)
+    with step(track, "cutting the network"):
+        explainer = Explainer(classifier, layer or last_grid(classifier), auxiliary=None)
     linear = own_linear_head(explainer.cut)
     if linear is None and not fit_head:
         raise SettingError(

@@ -71,12 +71,18 @@ class Hard(Goyal):
             told |= {"clusters": count, "fitted": self.centroids is not None}
         return {**super().record(), **told}
 
+    def check_auxiliary(self, there: bool) -> None:
+        """Raise an error if cells are to be clustered, and there is no auxiliary to do so."""
+        if self.by == "clusters" and not there:
+            raise SettingError(
+                "the hard constraint needs an auxiliary, whose cells it clusters.", "Name one: {auxiliary}."
+            )
+
     def allowed(self, problem: Problem) -> Tensor:
         """Return the mask of swaps within a cluster, or within a part."""
         if self.by == "parts":
             return _by_parts(problem)
-        if problem.aux is None:
-            raise SettingError("the hard constraint needs auxiliary grids.", "Give the explainer an auxiliary.")
+        assert problem.aux is not None  # `solve` asks `check_auxiliary`
         cells = torch.cat([to_cells(grids) for grids in problem.aux])
         labels = (
             on_the_spot(cells, self.clusters, self.seed) if self.centroids is None else nearest(cells, self.centroids)
