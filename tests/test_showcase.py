@@ -70,7 +70,7 @@ MANY = replace(CLEAR, edits=CLEAR.edits * 5, trace=tuple(Step(p, 1) for p in (0.
         (MANY, "5 swaps are many"),
         (explanation((0, 2)), "Swap 1 has background"),
         (explanation((0, 3), (2, 0), probabilities=(0.5, 0.7)), "2 of 2 swaps have background"),
-        (explanation((0, 0), probabilities=(0.41,)), "close call: .* ends at 41 %"),
+        (explanation((0, 0), probabilities=(0.41,)), "low probability: .* ends at 41 %"),
         (replace(explanation((0, 0), probabilities=(0.09,)), flipped=False), "do not reach .* at 9 %"),
     ],
     ids=["many edits", "background", "background twice", "low probability", "not reached"],

@@ -90,7 +90,7 @@ def weaknesses(cf: Counterfactual, evidence: Evidence | None = None) -> list[str
     if not cf.flipped:
         sentences.append(f"The swaps do not reach the other class: its probability ends at {end}.")
     elif cf.probability < LIKELY:
-        sentences.append(f"A close call: the other class ends at {end} and is only just the first guess.")
+        sentences.append(f"A low probability: the other class ends at {end}, the first guess but not a likely one.")
     if len(cf) > FEW_EDITS:
         sentences.append(f"{len(cf)} swaps are many: no few regions decide between the two classes here.")
     sides = [swap.object for swap in evidence.swaps(cf)] if evidence is not None else []

@@ -351,6 +351,10 @@ def test_swaps_and_composite_stand_beside_the_image_or_right_under_it(browser, b
             assert pasted["x"] >= query["x"] + query["width"]
         narrow = page.locator(".swaps .after").evaluate_all("all => Math.min(...all.map(e => e.clientWidth))")
         assert narrow >= 60, (width, narrow)
+        over = page.locator(".swaps .after").evaluate_all(
+            "all => Math.max(...all.map(e => e.scrollWidth - e.clientWidth))"
+        )
+        assert over <= 1, (width, over)  # and none runs out of its card
     page.close()
 
 

@@ -203,7 +203,7 @@ def test_a_flip_that_ends_low_does_not_turn_one_class_into_another(site, client)
         if (cf := site.room.solve(candidate := site.room.settled(View(image=k)))).flipped and cf.probability < 0.5
     )
     text = client.get(f"/?{low.query()}").text
-    assert "A close call" in text
+    assert "A low probability" in text
     assert not re.search(r"turns? <em>", text)
 
 
