@@ -9,6 +9,7 @@ from torch import nn
 from partswap import METHODS, Counterfactual, Explainer, Preprocess, _vision, aviary, load_model
 from partswap.errors import CutError, PartswapError, SettingError, UnknownNameError
 from partswap.explainer import PartswapWarning
+from partswap.models import shipped
 from partswap.models.open import describe, open_classifier
 from partswap.models.own import is_own
 
@@ -356,8 +357,9 @@ def test_several_labels_per_image_are_sigmoids_if_that_is_said(tmp_path):
 
 def test_many_labels_read_as_a_softmax_are_noticed(recwarn):
     images = [aviary.draw(k, 3).image for k in range(4)]
-    for model, noted in ((ManyLabels(), 1), (network(6), 0)):
-        explainer = Explainer(model, auxiliary=None, preprocess=Preprocess(64))
+    shipped_ones = [(shipped.load(name), 0, shipped.PREPROCESS) for name in ("vgg", "resnet")]
+    for model, noted, preprocess in ((ManyLabels(), 1, Preprocess(64)), (network(6), 0, Preprocess(64)), *shipped_ones):
+        explainer = Explainer(model, auxiliary=None, preprocess=preprocess)
         target = int(explainer.encode(images[:1]).logits[0].topk(2).indices[1])
         for _ in range(2):  # said once
             explainer.explain(images[0], images[1:], target, keep_misclassified=True)

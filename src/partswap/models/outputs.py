@@ -28,6 +28,10 @@ _FEATURES = (
     "nothing; pass it with its classifier, or name its classes (class_names)."
 )
 
+#: A mean logit below this is suspicious: cross-entropy leaves it near 0 (the shipped ResNet's is -2), one sigmoid per
+#: class, most of them off, near the logit of a small probability.
+LOW = -3.0
+
 
 class Logarithm(nn.Module):
     """A model that returns probabilities, with their logarithm: its softmax is the probabilities again."""
@@ -178,11 +182,11 @@ def _sigmoid_fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tup
 def many_labels(*logits: Tensor) -> bool:
     """Tell whether the logits of images ``(n, classes)`` look like those of several labels per image.
 
-    Cross-entropy never moves the mean of the logits from where it began, near 0; one sigmoid per class, most of them
+    Cross-entropy hardly moves the mean of the logits from where it began, near 0; one sigmoid per class, most of them
     off, moves it far below.
     """
     rows = torch.cat([part.float().cpu() for part in logits])
-    far = bool(rows.mean() < -rows.std(1).mean()) and rows.shape[1] > 2
+    far = bool(rows.mean() < min(LOW, -float(rows.std(1).mean()))) and rows.shape[1] > 2
     return far and 4 * int(((rows > 0).sum(1) > 1).sum()) >= len(rows)
 
 
