@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from partswap import Explainer, load_auxiliary, load_model
 from partswap.data.base import Dataset, open_dataset
-from partswap.features import Encoded, encode_dataset
+from partswap.features.encode import EncodedImages, encode_dataset
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.precision import fast_precision
-from partswap.preprocess import Preprocess
-from partswap.progress import bars
-from partswap.runs.tasks import Facts
+from partswap.runs.tasks import AnnotationCache
+from partswap.utils.progress import bars
 
 PREPROCESS = Preprocess(224, 224)
 
@@ -26,10 +26,10 @@ PREPROCESS = Preprocess(224, 224)
 class Birds:
     """Photographs of some classes, with features; the logits of the encodings are those of an untrained head."""
 
-    train: Encoded
-    test: Encoded
+    train: EncodedImages
+    test: EncodedImages
     train_data: Dataset
-    facts: Facts  # of the test split
+    facts: AnnotationCache  # of the test split
 
     @property
     def classes(self) -> int:
@@ -51,7 +51,7 @@ def load_birds(cub: Path, weights: Path, cache: Path) -> Birds:
         encode_dataset(images, explainer, cache=cache, precision=fast_precision(), track=bars)
         for images, explainer in zip(data, explainers, strict=True)
     )
-    return Birds(train, test, data[0], Facts(data[1], PREPROCESS, explainers[1].cut.grid))
+    return Birds(train, test, data[0], AnnotationCache(data[1], PREPROCESS, explainers[1].cut.grid))
 
 
 def trained_head(birds: Birds, hidden: int, cache: Path, *, kind: str = "flattened", epochs: int = 14) -> nn.Module:
@@ -92,7 +92,7 @@ def trained_head(birds: Birds, hidden: int, cache: Path, *, kind: str = "flatten
     return head.eval()
 
 
-def logits_of(head: nn.Module, encoded: Encoded) -> Tensor:
+def logits_of(head: nn.Module, encoded: EncodedImages) -> Tensor:
     """Return what a head says of all images."""
     with torch.inference_mode():
         return torch.cat([head(x.float()) for x in encoded.grids.split(64)])

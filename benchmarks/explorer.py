@@ -26,8 +26,8 @@ from rich.console import Console
 from benchmarks.__main__ import RESULTS, write_tables
 from partswap.apps.explorer.serving import served
 from partswap.runs.config import RunConfig
+from partswap.runs.context import open_run_context
 from partswap.runs.tasks import plan_tasks
-from partswap.runs.workbench import open_workbench
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 MOVES = {
@@ -52,7 +52,7 @@ console = Console()
 
 def measure(config: RunConfig, images: int, moves: int, pause: float, seed: int = 0) -> dict[str, Any]:
     """Return the times of one classifier: of all moves, and of each slider's."""
-    bench = open_workbench(config)
+    bench = open_run_context(config)
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=20).first(images, seed=seed).tasks
     rng, rows = random.Random(seed), []
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))

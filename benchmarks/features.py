@@ -15,9 +15,9 @@ from torch import nn
 
 from partswap.data.sets.aviary import Aviary
 from partswap.data.sets.folder import Folder
-from partswap.explainer import Explainer
-from partswap.features import BATCH, classifier_features
-from partswap.grid import Grids
+from partswap.explainer.explainer import Explainer
+from partswap.features.encode import BATCH, classifier_features
+from partswap.grid import FeatureGrids
 from partswap.models.precision import autocast, fast_precision
 from partswap.models.zoo import load_model
 
@@ -64,5 +64,5 @@ def _bare(features: nn.Module, head: nn.Module, inputs: torch.Tensor, precision:
     for batch in inputs.split(BATCH):
         with autocast(precision):
             grids = features(batch.contiguous(memory_format=torch.channels_last))
-        head(Grids(grids.values.float(), grids.context))
+        head(FeatureGrids(grids.values.float(), grids.context))
     return time.perf_counter() - begun

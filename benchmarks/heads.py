@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from partswap._vision import timm, torchvision
 from partswap.cut.network import cut_network
-from partswap.grid import Grids, GridShape
-from partswap.heads import HeadPlan, SwapEvaluator
+from partswap.evaluators import HeadPlan, SwapEvaluator
+from partswap.grid import FeatureGrids, GridShape
 
 CLASSES = 200
 
@@ -46,12 +46,12 @@ class WithContext(nn.Module):
         self.head, self.context = head, context
 
     def forward(self, grids: Tensor) -> Tensor:
-        return self.head(Grids(grids, self.context))
+        return self.head(FeatureGrids(grids, self.context))
 
 
-def given(head: nn.Module, query: Tensor) -> tuple[nn.Module, Tensor | Grids]:
+def given(head: nn.Module, query: Tensor) -> tuple[nn.Module, Tensor | FeatureGrids]:
     """Return head and query as partswap takes them: the context travels with the query."""
-    return (head.head, Grids(query[None], head.context)) if isinstance(head, WithContext) else (head, query)
+    return (head.head, FeatureGrids(query[None], head.context)) if isinstance(head, WithContext) else (head, query)
 
 
 def evaluator_of(head: nn.Module, query: Tensor, distractors: Tensor) -> tuple[str, SwapEvaluator]:

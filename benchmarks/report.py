@@ -17,13 +17,13 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from partswap.apps.report import Report, write_report
-from partswap.apps.report.model import Shown, Source
-from partswap.counterfactual import Counterfactual, Edit, Step
+from partswap.apps.report import ReportData, write_report
+from partswap.apps.report.model import PictureNumbers, ReportedMethod
 from partswap.data.on_grid import CellFacts
 from partswap.data.sets.aviary import Aviary
 from partswap.grid import GridShape
 from partswap.metrics import Evidence, score_all
+from partswap.results.counterfactual import Counterfactual, Edit, Step
 
 RESULTS = Path(__file__).parent / "results"
 GRID = GridShape(7, 7)
@@ -45,7 +45,7 @@ FILTER = """([name, index]) => new Promise((done) => {
 })"""
 
 
-def make_report(explanations: int = 1000, pictures: int = 1200) -> Report:
+def make_report(explanations: int = 1000, pictures: int = 1200) -> ReportData:
     """Return a report of made-up explanations of drawn birds; every picture is another one."""
     rng = np.random.default_rng(0)
     data = Aviary("test", per_class=3)
@@ -53,7 +53,7 @@ def make_report(explanations: int = 1000, pictures: int = 1200) -> Report:
     names = {"class_names": {str(k): name for k, name in enumerate(data.classes)}}
     facts = CellFacts(None, tuple(frozenset({PARTS[k % 7]}) for k in range(GRID.cells)), None)
     evidence = Evidence(facts, [facts] * 4, frozenset({"tail"}))
-    report, found, shown = Report("A thousand explanations", "Made up, to measure the page."), [], []
+    report, found, shown = ReportData("A thousand explanations", "Made up, to measure the page."), [], []
     for _ in range(explanations):
         own = int(rng.integers(len(data.classes)))
         target, count = (own + int(rng.integers(1, 3))) % len(data.classes), int(rng.integers(1, 7))
@@ -71,7 +71,7 @@ def make_report(explanations: int = 1000, pictures: int = 1200) -> Report:
         )
         shown.append(rng.integers(pictures, size=5).tolist())
     scores = score_all([(cf, evidence) for cf in found], resamples=100)
-    report.sources.append(Source("partswap", "", "partswap", GRID, scores))
+    report.sources.append(ReportedMethod("partswap", "", "partswap", GRID, scores))
     for number, (cf, images) in enumerate(zip(found, shown, strict=True)):
         used = {edit.distractor_image for edit in cf.edits}
         add = [
@@ -81,7 +81,7 @@ def make_report(explanations: int = 1000, pictures: int = 1200) -> Report:
             for place, k in enumerate(images)
         ]
         case = report.case(number, f"test/{number:05d}.jpg")
-        report.add(0, case, cf, evidence, Shown(add[0] or 0, add[1:]))
+        report.add(0, case, cf, evidence, PictureNumbers(add[0] or 0, add[1:]))
     return report
 
 

@@ -10,8 +10,8 @@ import torch
 from benchmarks.authors import all_pairs, score_candidates, seconds_per_edit
 from benchmarks.heads import evaluator_of, features, given, make
 from partswap import HeadPlan, find_counterfactual
+from partswap.evaluators.costs import module_macs
 from partswap.grid import GridShape
-from partswap.heads.costs import module_macs
 from partswap.search.screening import screen_size, screened_macs
 
 HEADS = ("vgg16", "resnet50_conv5_1", "resnet50_pooled", "vit_small")

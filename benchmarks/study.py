@@ -22,11 +22,11 @@ from PIL import Image
 
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
-from partswap.apps.study.render import SIDE, Album
+from partswap.apps.study.render import SIDE, ImageStore
 from partswap.apps.study.secret import new_secret, random_from
 from partswap.apps.study.server import open_site
-from partswap.apps.study.simulate import Guesser, Manner, crowd
-from partswap.composite import highlighted
+from partswap.apps.study.simulate import RandomLearner, SimulationSettings, run_simulated_participants
+from partswap.pixels.composite import highlighted
 
 PEOPLE, THINK, PORT = 200, 2.0, 8765
 RESULTS = Path(__file__).with_name("results")
@@ -35,7 +35,7 @@ BOX = (3 / 7, 3 / 7, 4 / 7, 4 / 7)
 
 def small_study(folder: Path) -> None:
     """Write a study with noise for pictures; everyone takes one pair of classes."""
-    album, rng = Album(folder), np.random.default_rng(0)
+    album, rng = ImageStore(folder), np.random.default_rng(0)
 
     def noise() -> Image.Image:
         coarse = Image.fromarray(rng.integers(0, 255, (24, 24, 3), dtype=np.uint8))
@@ -81,7 +81,11 @@ def measure(database: str | None) -> dict[str, object]:
                 except httpx.TransportError:
                     time.sleep(0.1)
             begun = time.perf_counter()
-            traffic = asyncio.run(crowd(base, tokens, [Guesser() for _ in tokens], Manner(think=THINK)))
+            traffic = asyncio.run(
+                run_simulated_participants(
+                    base, tokens, [RandomLearner() for _ in tokens], SimulationSettings(think=THINK)
+                )
+            )
             seconds = time.perf_counter() - begun
         finally:
             server.terminate()

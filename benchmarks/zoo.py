@@ -22,10 +22,10 @@ from rich.console import Console
 from torch import nn
 
 from partswap._vision import timm
-from partswap.cut.mirror import image_size
 from partswap.cut.network import cut_network
+from partswap.cut.shadow_copy import image_size
 from partswap.errors import PartswapError
-from partswap.heads import HeadPlan
+from partswap.evaluators import HeadPlan
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "zoo.json"

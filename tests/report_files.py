@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from partswap.apps.report import Report
-from partswap.apps.report.model import ModelMistakes, Shown, Source
-from partswap.counterfactual import Counterfactual, Edit, PixelCheck, Step
+from partswap.apps.report import ReportData
+from partswap.apps.report.model import ModelMistakes, PictureNumbers, ReportedMethod
 from partswap.data.on_grid import CellFacts
 from partswap.grid import GridShape
 from partswap.metrics import Evidence, score_all
+from partswap.results.counterfactual import Counterfactual, Edit, PixelCheck, Step
+from partswap.results.words import Words
 from partswap.runs.confusion import Confusion, Mistake
-from partswap.words import Words
 
 GRID = GridShape(4, 4)
 CLASSES = ("finch", "tern", "gull", "jay")
@@ -57,13 +57,13 @@ def make_report(
     pairs: Sequence[tuple[int, int]] = (),
     mistakes: Collection[int] = (),
     background: bool = False,
-) -> Report:
+) -> ReportData:
     """Return a report: the first method needs an edit more than the second, every seventh query is not reached.
 
     The first explanation has words and a pixel check. `pairs` are the class pairs in turns, `mistakes` the queries that
     the model gets wrong; with `background` the upper half of every image shows none of the object.
     """
-    report = Report("Made up", "Nothing of this was computed.")
+    report = ReportData("Made up", "Nothing of this was computed.")
     report.mistakes.append(
         ModelMistakes("", Confusion(classes, (30,) * len(classes), (Mistake(2, 0, 21), Mistake(1, 0, 2))))
     )
@@ -85,7 +85,9 @@ def make_report(
                 explanation(number, edits=edits, flipped=number % 7 != 6, classes=classes, pair=pair_of(number))
             )
         scores = score_all([(cf, evidence) for cf in found], resamples=50)
-        report.sources.append(Source({"goyal": "Goyal et al."}.get(method, method), "", method, GRID, scores, model=0))
+        report.sources.append(
+            ReportedMethod({"goyal": "Goyal et al."}.get(method, method), "", method, GRID, scores, model=0)
+        )
         for number, cf in enumerate(found):
             pictures = []
             for role in range(3):
@@ -94,6 +96,9 @@ def make_report(
                 pictures.append(report.thumbnails.add((number, role), image))
             mistake = number in mistakes
             truth = classes[cf.target] if mistake else None
-            case, shown = report.case(number, f"photos/{number:04d}.jpg", truth), Shown(pictures[0], pictures[1:])
+            case, shown = (
+                report.case(number, f"photos/{number:04d}.jpg", truth),
+                PictureNumbers(pictures[0], pictures[1:]),
+            )
             report.add(place, case, with_extras(cf) if number == 0 else cf, evidence, shown, mistake=mistake)
     return report

@@ -18,9 +18,9 @@ from PIL import Image
 
 from partswap.apps.study.assign import assign
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
-from partswap.apps.study.render import Album
+from partswap.apps.study.render import ImageStore
 from partswap.apps.study.secret import random_from
-from partswap.composite import highlighted
+from partswap.pixels.composite import highlighted
 
 BOX = (3 / 7, 2 / 7, 4 / 7, 3 / 7)
 METHODS = {"partswap": "partswap", "goyal": "Goyal et al.", "scout": "SCOUT"}
@@ -44,7 +44,7 @@ def make_study(
     secret: str = "5e" * 32,
 ) -> Study:
     """Write a study; pictures of the first class of a pair are red, of the second blue."""
-    album = Album(folder)
+    album = ImageStore(folder)
 
     def picture(second: bool, number: int) -> Image.Image:
         shade = 120 + 5 * (number % 20)

@@ -53,7 +53,7 @@ def imports(source: Path) -> Iterator[Import]:
         while waiting:
             node, lazy = waiting.pop()
             for named in _named(node, package):
-                # "from partswap import store" names the module store, "from partswap.store import x" does so too.
+                # "from partswap.utils import store" names the module, and so does "from partswap.utils.store import x".
                 yield Import(file, node.lineno, module, named if named in homes else _shortened(named, homes), lazy)
             lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _for_types(node)
             waiting += [(child, lazy) for child in ast.iter_child_nodes(node)]

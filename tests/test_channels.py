@@ -10,10 +10,10 @@ from PIL import Image
 from torch import nn
 
 from partswap import Explainer, Preprocess, _vision
-from partswap.counterfactual import Counterfactual
 from partswap.errors import CutError, ImageError, PartswapError, SettingError
-from partswap.explainer import PartswapWarning
+from partswap.explainer.explainer import PartswapWarning
 from partswap.models.preprocessing import preprocess_for
+from partswap.results.counterfactual import Counterfactual
 
 #: What the blob of each class looks like, by the number of channels.
 LOOKS = {1: [[0], [150], [255]], 4: (255 * np.eye(4)).tolist()}

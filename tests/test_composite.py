@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from partswap import GridShape, find_counterfactual
-from partswap.composite import Paste, composite, outlined, paste_cells
 from partswap.errors import SettingError, ShapeError
+from partswap.pixels.composite import Paste, composite, outlined, paste_cells
 
 GRID = GridShape(7, 7)
 

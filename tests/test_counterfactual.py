@@ -9,7 +9,7 @@ from PIL import Image
 
 from partswap import Counterfactual, Edit, GridShape, Step, find_counterfactual
 from partswap.errors import ClassIndexError, FileFormatError, SettingError, ShapeError
-from partswap.notes import Note
+from partswap.utils.notes import Note
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

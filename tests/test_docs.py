@@ -14,18 +14,18 @@ ROOT = Path(__file__).parents[1]
     "name",
     [
         "aviary",
-        "counterfactual",
+        "results.counterfactual",
         "data.attribute_parts",
-        "language.decompose",
-        "language.sentences",
+        "words.decompose",
+        "words.sentences",
         "data.rle",
         "runs.config",
-        "explainer",
-        "registry",
+        "explainer.explainer",
+        "utils.registry",
         "search.find",
         "cut.network",
-        "store",
-        "words",
+        "utils.store",
+        "results.words",
     ],
 )
 def test_examples_in_docstrings_run(name):
@@ -78,7 +78,7 @@ def test_the_index_of_the_guide_names_files_that_exist():
 
 def test_the_guide_says_where_registered_things_live():
     from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
-    from partswap.figures import FIGURES
+    from partswap.drawing.figures import FIGURES
 
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = re.findall(r"^\| an? [a-z ]+ \| `src/([^`]+)/` \| .*@([A-Z]+)\.register", text, re.M)

@@ -23,7 +23,6 @@ from partswap import (
     aviary,
     open_dataset,
 )
-from partswap.counterfactual import percent
 from partswap.errors import (
     ClassIndexError,
     DataError,
@@ -37,14 +36,15 @@ from partswap.errors import (
     UnexplainedError,
     UnknownNameError,
 )
-from partswap.explainer import PartswapWarning
-from partswap.images import read_image
+from partswap.explainer.explainer import PartswapWarning
+from partswap.explainer.target import choose_target
+from partswap.inputs.images import read_image
 from partswap.models import shipped
-from partswap.models.names import plain
+from partswap.models.names import normalize_name
 from partswap.models.open import open_classifier
-from partswap.notes import Note
+from partswap.results.counterfactual import percent
 from partswap.search.settings import changed
-from partswap.target import choose_target
+from partswap.utils.notes import Note
 
 NAMES = [s.name for s in aviary.all_species()]
 
@@ -343,12 +343,12 @@ def test_the_number_of_a_folder_is_no_class_of_the_model(explainer, tmp_path):
         (tmp_path / f"{k + 1:03}.{name.replace(' ', '_')}").mkdir()
         image = aviary.draw(30 if k == 0 else 4, 7).image
         image.save(tmp_path / f"{k + 1:03}.{name.replace(' ', '_')}" / "bird.png")
-    items = {plain(item.class_name): item for item in open_dataset("folder", tmp_path, "all")}
+    items = {normalize_name(item.class_name): item for item in open_dataset("folder", tmp_path, "all")}
     donors = [aviary.draw(5, seed).image for seed in range(4)]
     assert "label" not in explainer.explain(items["a bird of another world"], donors).source  # not class 2
-    known = explainer.explain(items[plain(NAMES[4])], donors)
+    known = explainer.explain(items[normalize_name(NAMES[4])], donors)
     assert known.source["label"] == 4  # not class 1
-    (many,) = explainer.explain_many([items[plain(NAMES[4])]], donors)
+    (many,) = explainer.explain_many([items[normalize_name(NAMES[4])]], donors)
     assert many.source["label"] == 4
     assert many.edits == known.edits
 

@@ -14,8 +14,8 @@ from torch import nn
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
 from partswap.errors import ImageError, NonFiniteError, ShapeError
-from partswap.explainer import Explainer
-from partswap.features import auxiliary_features, classifier_features, encode_dataset, halved, prefetch
+from partswap.explainer.explainer import Explainer
+from partswap.features.encode import auxiliary_features, classifier_features, encode_dataset, halved, prefetch
 from partswap.grid import GridShape
 from partswap.models import shipped
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
@@ -201,9 +201,9 @@ from pathlib import Path
 from PIL import Image
 from torch import nn
 from partswap.data.base import Dataset
-from partswap.features import auxiliary_features
+from partswap.features.encode import auxiliary_features
 from partswap.grid import GridShape
-from partswap.preprocess import Preprocess
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 
 class Blank(Dataset):

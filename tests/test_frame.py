@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from partswap import Counterfactual, Edit, Explainer, GridShape, Preprocess, Step, aviary
 from partswap.errors import SettingError
-from partswap.frame import Frame
+from partswap.inputs.frame import Frame
 
 SIZE = 56
 GRID = GridShape(7, 7)

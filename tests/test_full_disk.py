@@ -24,19 +24,19 @@ from torch import nn
 from typer.testing import CliRunner
 
 import partswap.cli.main as command_line
+from partswap.analysis.tables import ResultTable
 from partswap.apps.report.page import write_report
 from partswap.apps.study.backup import back_up
 from partswap.apps.study.server import open_site
 from partswap.data.care.archives import fetch, unpack
 from partswap.errors import PartswapError, WriteError
-from partswap.images import save_image
+from partswap.inputs.images import save_image
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.checkpoints import Classifier, save_trained
-from partswap.preprocess import Preprocess
 from partswap.runs.figures import save_stack
 from partswap.runs.records import write_table
-from partswap.store import Store, remove_leftovers, write_bytes, write_json, write_text, writing
-from partswap.studies.tables import ResultTable
 from partswap.training.loop import Recipe, fit
+from partswap.utils.store import Store, remove_leftovers, write_bytes, write_json, write_text, writing
 from report_files import explanation, make_report
 from study_files import make_study
 

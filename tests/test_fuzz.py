@@ -20,7 +20,7 @@ from partswap import (
     load_model,
     open_dataset,
 )
-from partswap.images import read_image
+from partswap.inputs.images import read_image
 from partswap.models.names import class_names
 
 SMALL = st.integers(0, 3)

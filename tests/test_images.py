@@ -15,10 +15,10 @@ from PIL import Image
 
 from partswap import _vision, aviary, open_dataset
 from partswap.errors import ImageError, SettingError, ShapeError
-from partswap.images import fetch_image, find_images, image_of, label_of, list_images, read_image
+from partswap.inputs.images import fetch_image, find_images, image_of, label_of, list_images, read_image
+from partswap.inputs.preprocess import Preprocess
+from partswap.inputs.transforms import CustomPreprocess
 from partswap.models.preprocessing import as_preprocess, of_timm, preprocess_for
-from partswap.preprocess import Preprocess
-from partswap.transforms import CustomPreprocess
 
 
 def test_the_key_of_a_preprocess_tells_what_is_not_the_default():

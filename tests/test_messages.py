@@ -16,7 +16,7 @@ from partswap.errors import ARGUMENTS, PartswapError
 SOURCES = Path(partswap.__file__).parent
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 #: Files whose texts are filled in by `str.format` or `str.replace`.
-FILLED = {"apps/study/plan.py", "cut/logits.py", "language/sentences.py", "options.py"}
+FILLED = {"apps/study/plan.py", "cut/logits.py", "words/sentences.py", "utils/options.py"}
 #: Routes of web applications, the address that a study's owner gives, and how settings of methods are named.
 OTHERS = re.compile(r"/\S*$|.*\{code\}|\.\{name\}$")
 

@@ -11,8 +11,8 @@ import pytest
 
 from partswap import errors
 from partswap.errors import SettingError
-from partswap.options import check_options, parse_options
 from partswap.search.methods.hard import Hard
+from partswap.utils.options import check_options, parse_options
 
 
 def test_options_are_read_as_what_they_are():

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from partswap import Counterfactual, Explainer, aviary
-from partswap.counterfactual import PixelCheck
 from partswap.errors import PartswapError, SettingError
 from partswap.metrics import METRICS
 from partswap.models import shipped
-from partswap.pixels import pairs_of, random_pairs
+from partswap.pixels.check import pairs_of, random_pairs
+from partswap.results.counterfactual import PixelCheck
 from partswap.runs.config import RunConfig
 from partswap.runs.records import counterfactuals_of, edits_table
 from partswap.runs.run import run

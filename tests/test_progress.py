@@ -7,13 +7,14 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import CliRunner
 
-from partswap import Explainer, aviary, progress
+from partswap import Explainer, aviary
+from partswap.analysis.compare import compare_runs
+from partswap.analysis.sanity import check_sanity
 from partswap.cli.main import app
 from partswap.data.sets.aviary import Aviary
+from partswap.runs.context import open_run_context
 from partswap.runs.run import run
-from partswap.runs.workbench import open_workbench
-from partswap.studies.compare import compare_runs
-from partswap.studies.sanity import check_sanity
+from partswap.utils import progress
 
 
 class Recorder:
@@ -50,7 +51,7 @@ def test_a_run_and_what_is_made_of_it_show_every_step(whole_run, tmp_path):
     shown.check("opening the data set", "reading explanations of goyal", "metrics of goyal", "intervals of goyal")
     assert ("pictures of goyal" in shown.seen) == bool(found.most["goyal", "goyal"])
     shown = Recorder()
-    check_sanity(open_workbench(whole_run), queries=1, distractors=1, which=["head"], track=shown)
+    check_sanity(open_run_context(whole_run), queries=1, distractors=1, which=["head"], track=shown)
     shown.check("randomising head", "randomised head")
 
 
@@ -121,11 +122,11 @@ def test_commands_show_all_that_takes_long(words, lines, tmp_path, monkeypatch):
 def test_a_classifier_is_measured_with_a_bar(tmp_path):
     from partswap.training.classifier import train_classifier
     from partswap.training.loop import Recipe
-    from partswap.training.plan import Plan
+    from partswap.training.plan import TrainingPlan
 
     birds = Aviary("train", per_class=1)
     shown = Recorder()
     recipe = Recipe(epochs=1, batch=20)
-    train_classifier(birds, birds, Plan("timm:test_resnet", None), recipe, tmp_path, track=shown)
+    train_classifier(birds, birds, TrainingPlan("timm:test_resnet", None), recipe, tmp_path, track=shown)
     shown.check("epoch 1/1", "measuring")
     assert shown.seen["measuring"] == [40, 40]

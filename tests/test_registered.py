@@ -9,16 +9,16 @@ import torch
 
 import trees
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS, Counterfactual, GridShape, load_auxiliary
-from partswap.counterfactual import PixelCheck
 from partswap.data import cell_facts, open_dataset
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
+from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import EditMetric, Evidence, Metric
 from partswap.models import shipped
 from partswap.models.checkpoints import save_trained
 from partswap.models.parts import Detector, PartsDetector
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
+from partswap.results.counterfactual import PixelCheck
 from partswap.search import Method
 from published_files import FILES, write
 

@@ -2,7 +2,7 @@ import pytest
 
 import partswap
 from partswap.errors import UnknownNameError
-from partswap.registry import Registry
+from partswap.utils.registry import Registry
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partswap import store as store_module
 from partswap.errors import FileFormatError, PartswapError, ShapeError, WriteError
-from partswap.models.auxiliaries.learned import remember
-from partswap.store import Store, default_cache, locked, write_json
+from partswap.models.auxiliaries.learned import record_training
+from partswap.utils import store as store_module
+from partswap.utils.store import Store, default_cache, locked, write_json
 
 
 def fill(store, batch=4):
@@ -71,7 +71,7 @@ SCRIPT = """
 import sys, time
 import numpy as np
 from pathlib import Path
-from partswap.store import Store
+from partswap.utils.store import Store
 store = Store(Path(sys.argv[1]), "slow", {"of": "numbers"}, 60)
 while not store.complete:
     rows = np.arange(store.done, store.done + 3)
@@ -119,7 +119,7 @@ def test_a_lock_is_had_by_one_and_goes_with_its_process(tmp_path):
     script = """
 import sys, time
 from pathlib import Path
-from partswap.store import locked
+from partswap.utils.store import locked
 with locked(Path(sys.argv[1]), wait=True) as ours:
     print(ours, flush=True)
     time.sleep(600)
@@ -224,7 +224,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (begun, r"features-\w+/key\.json"),
         (lambda cache: Store(cache, "features", {}, 4).append(grids=np.zeros((2, 3), np.float32)), r"grids\.npy"),
-        (lambda cache: remember(cache, "birds", cache), r"birds\.json"),
+        (lambda cache: record_training(cache, "birds", cache), r"birds\.json"),
     ],
     ids=["new", "begun", "auxiliary"],
 )

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from partswap import Explainer, aviary
-from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError, SettingError
-from partswap.preprocess import Preprocess
+from partswap.inputs.preprocess import Preprocess
+from partswap.results.counterfactual import Counterfactual
 
 QUERY, DONORS = aviary.draw(0, 7).image, [aviary.draw(1, seed).image for seed in range(3)]
 CHILD = """

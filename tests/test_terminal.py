@@ -10,18 +10,18 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import trees
+from partswap.analysis import demo
+from partswap.analysis.compare import Comparison, Difference
+from partswap.analysis.paper.context import Row, TableContext
+from partswap.analysis.sanity import Randomised, sanity_table
+from partswap.analysis.stability import Stability, stability_table
+from partswap.analysis.tables import metrics_table
+from partswap.analysis.tune import Point, Tuning
 from partswap.cli.main import app
 from partswap.metrics import METRICS, Score
 from partswap.metrics.bootstrap import Estimate
-from partswap.store import write_json
-from partswap.studies import demo
-from partswap.studies.compare import Comparison, Difference
-from partswap.studies.paper.lab import Lab, Row
-from partswap.studies.sanity import Randomised, sanity_table
-from partswap.studies.stability import Stability, stability_table
-from partswap.studies.tables import metrics_table
-from partswap.studies.tune import Point, Tuning
-from partswap.terminal import FittedTable
+from partswap.utils.store import write_json
+from partswap.utils.terminal import FittedTable
 
 LONG = "stages.3.blocks.11.attn.projection.dropout"
 
@@ -93,7 +93,7 @@ def tables(tmp_path):
     yield Tuning("partswap", [point], point, "note").table().rich()
     names = ["near_kp", "same_kp", "foreground", "edits", "flip_rate", "evaluations", "seconds"]
     row = Row(["a method with a long name", LONG], scores, "60.3 / 30.2 at 3.2")
-    yield Lab.result(SimpleNamespace(note=str), "title", ["method", "layer"], names, [row]).table.rich()
+    yield TableContext.result(SimpleNamespace(note=str), "title", ["method", "layer"], names, [row]).table.rich()
     yield demo.results_table(dict.fromkeys(["goyal", "paper", "partswap"], scores), title="birds")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import os, torch
-from partswap.threads import release_threads
+from partswap.utils.threads import release_threads
 threads = lambda: len(os.listdir("/proc/self/task"))
 torch.set_num_threads(3)
 x = torch.ones(2000, 2000)

@@ -10,12 +10,12 @@ from types import ModuleType
 
 import torch
 
-from partswap.counterfactual import Counterfactual
-from partswap.features import Encoded
-from partswap.preprocess import Preprocess
-from partswap.runs.bundle import Bundle
+from partswap.features.encode import EncodedImages
+from partswap.inputs.preprocess import Preprocess
+from partswap.results.counterfactual import Counterfactual
+from partswap.runs.context import RunContext
+from partswap.runs.payload import WorkerPayload
 from partswap.runs.tasks import Task, explain_tasks
-from partswap.runs.workbench import Workbench
 from partswap.search import METHODS
 
 LAYERS = """
@@ -69,17 +69,17 @@ def load(folder: Path, name: str, *, register: bool) -> ModuleType:
     return module
 
 
-def _bench(own: ModuleType, bench: Workbench) -> Workbench:
+def _bench(own: ModuleType, bench: RunContext) -> RunContext:
     classifier = replace(bench.classifier, model=own.build(), classes=list("abcd"), preprocess=Preprocess(32, 32))
     return replace(bench, classifier=classifier, layer="block", auxiliary=None, cache=None)
 
 
-def _encoded(bench: Workbench) -> Encoded:
+def _encoded(bench: RunContext) -> EncodedImages:
     pixels = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     return bench.explainer.encode(pixels)
 
 
-def bundle_of(own: ModuleType, bench: Workbench) -> Bundle:
+def bundle_of(own: ModuleType, bench: RunContext) -> WorkerPayload:
     """Return some explanations to make of the network."""
     mine = _bench(own, bench)
     # As features of a run are: without the images they were made from.
@@ -87,10 +87,10 @@ def bundle_of(own: ModuleType, bench: Workbench) -> Bundle:
     said = encoded.logits.argmax(1)
     tasks = [Task(k, int((said[k] + 1) % 4), ((k + 1) % 6, (k + 2) % 6)) for k in range(6)]
     vars(mine)["encodings"] = encoded
-    return Bundle.of(mine, tasks, {"goyal": METHODS.get("goyal")(max_edits=2)})
+    return WorkerPayload.of(mine, tasks, {"goyal": METHODS.get("goyal")(max_edits=2)})
 
 
-def direct(own: ModuleType, bench: Workbench, bundle: Bundle) -> list[Counterfactual]:
+def direct(own: ModuleType, bench: RunContext, bundle: WorkerPayload) -> list[Counterfactual]:
     """Return the same explanations, made here."""
     mine = _bench(own, bench)
     found = explain_tasks(mine.explainer, bundle.features, bundle.tasks, bundle.methods["goyal"])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from partswap.analysis.demo import run_demo
 from partswap.aviary.sheet import contact_sheet
-from partswap.studies.demo import run_demo
 
 OUT = Path(__file__).parents[1] / "docs" / "images"
 

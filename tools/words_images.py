@@ -12,11 +12,11 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from partswap.counterfactual import Pictures
-from partswap.language import open_speaker
+from partswap.analysis.words import WordsEvaluation
+from partswap.results.counterfactual import Pictures
+from partswap.runs.context import open_run_context
 from partswap.runs.folder import read_run
-from partswap.runs.workbench import open_workbench
-from partswap.studies.naming import Judge
+from partswap.words import open_words_writer
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20)
     given = parser.parse_args()
     run = read_run(given.run)
-    bench = open_workbench(run.config)
-    judge = Judge(bench, open_speaker(given.words))
+    bench = open_run_context(run.config)
+    judge = WordsEvaluation(bench, open_words_writer(given.words))
     (method,) = run.methods
     explained = list(run.explained(method).values())
     random.Random(given.seed).shuffle(explained)

@@ -9,50 +9,62 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from partswap._version import __version__
+from partswap.results.operations import register_operations
 
 if TYPE_CHECKING:
     from partswap import aviary
-    from partswap.counterfactual import Counterfactual, Edit, Step
     from partswap.cut.layers import default_layer, list_layers
     from partswap.cut.network import Cut, cut_network
     from partswap.data import DATASETS, on_canvas, open_dataset
     from partswap.errors import PartswapError
-    from partswap.explainer import Explainer
-    from partswap.grid import Grids, GridShape
-    from partswap.heads import HeadPlan
-    from partswap.images import fetch_image
+    from partswap.evaluators import HeadPlan
+    from partswap.explainer.explainer import Explainer
+    from partswap.grid import FeatureGrids, GridShape
+    from partswap.inputs.images import fetch_image
+    from partswap.inputs.preprocess import Preprocess
     from partswap.metrics import METRICS
     from partswap.models.auxiliaries import AUXILIARIES, Auxiliary, load_auxiliary
     from partswap.models.checkpoints import load_classifier
     from partswap.models.zoo import load_model
-    from partswap.preprocess import Preprocess
+    from partswap.results.counterfactual import Counterfactual, Edit, Step
     from partswap.search import METHODS, SearchSettings, find_counterfactual, find_counterfactuals
-    from partswap.search.follow import OwnSwaps
+    from partswap.search.apply import OwnSwaps
 
 #: Where each public name lives.
 _HOMES = {
     name: f"partswap.{home}"
     for home, names in {
         "aviary": ("aviary",),
-        "counterfactual": ("Counterfactual", "Edit", "Step"),
+        "results.counterfactual": ("Counterfactual", "Edit", "Step"),
         "cut.layers": ("default_layer", "list_layers"),
         "cut.network": ("Cut", "cut_network"),
         "data": ("DATASETS", "on_canvas", "open_dataset"),
         "errors": ("PartswapError",),
         "explainer": ("Explainer",),
-        "grid": ("Grids", "GridShape"),
-        "heads": ("HeadPlan",),
-        "images": ("fetch_image",),
+        "grid": ("FeatureGrids", "GridShape"),
+        "evaluators": ("HeadPlan",),
+        "inputs.images": ("fetch_image",),
         "metrics": ("METRICS",),
         "models.auxiliaries": ("AUXILIARIES", "Auxiliary", "load_auxiliary"),
         "models.checkpoints": ("load_classifier",),
         "models.zoo": ("load_model",),
-        "preprocess": ("Preprocess",),
+        "inputs.preprocess": ("Preprocess",),
         "search": ("METHODS", "SearchSettings", "find_counterfactual", "find_counterfactuals"),
         "search.follow": ("OwnSwaps",),
     }.items()
     for name in names
 }
+
+# What a counterfactual does by itself lives in packages above it.
+register_operations(
+    {
+        "plot": "partswap.drawing.figures:draw",
+        "html": "partswap.drawing.html:counterfactual_html",
+        "outline": "partswap.drawing.regions:outline_edits",
+        "composite": "partswap.pixels.composite:composite_edits",
+        "verify": "partswap.explainer.verification:verify",
+    }
+)
 
 __all__ = [
     "AUXILIARIES",
@@ -64,8 +76,8 @@ __all__ = [
     "Cut",
     "Edit",
     "Explainer",
+    "FeatureGrids",
     "GridShape",
-    "Grids",
     "HeadPlan",
     "OwnSwaps",
     "PartswapError",

@@ -67,7 +67,7 @@ class GridShape(NamedTuple):
         return f"{self.h} x {self.w}"
 
 
-class Grids(NamedTuple):
+class FeatureGrids(NamedTuple):
     """What a network makes of images at the layer where it is cut.
 
     The context is what it keeps besides the cells (class token, registers); it stays with its image.
@@ -76,10 +76,10 @@ class Grids(NamedTuple):
     values: Tensor  #: the grids, ``(n, d, h, w)``
     context: Tensor | None = None  #: ``(n, tokens, d)``
 
-    def at(self, indices: Sequence[int]) -> Grids:
+    def at(self, indices: Sequence[int]) -> FeatureGrids:
         """Return those of some of the images."""
         rows = list(indices)
-        return Grids(self.values[rows], None if self.context is None else self.context[rows])
+        return FeatureGrids(self.values[rows], None if self.context is None else self.context[rows])
 
 
 class HeatMap(NamedTuple):

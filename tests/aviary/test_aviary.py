@@ -7,7 +7,7 @@ from partswap import aviary
 from partswap.aviary.sheet import contact_sheet
 from partswap.data.sets.aviary import Aviary, bare_code
 from partswap.errors import ClassIndexError, SettingError
-from partswap.sides import merge_sides
+from partswap.utils.sides import merge_sides
 
 SPECIES = aviary.all_species()
 

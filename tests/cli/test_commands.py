@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 import partswap
 import trees
 from command_line import COMMANDS
+from partswap.analysis import demo
+from partswap.analysis.sanity import Randomised, sanity_verdict
+from partswap.analysis.tables import skipped_text
 from partswap.cli import options
 from partswap.cli.main import app, main
 from partswap.errors import PartswapError
 from partswap.metrics.bootstrap import Estimate
 from partswap.models.precision import devices
 from partswap.runs.config import RunConfig
+from partswap.runs.context import open_run_context
 from partswap.runs.run import Run, plan_run
-from partswap.runs.workbench import open_workbench
-from partswap.studies import demo
-from partswap.studies.sanity import Randomised, sanity_verdict
-from partswap.studies.tables import skipped_text
-from partswap.terminal import wrapped
+from partswap.utils.terminal import wrapped
 
 BIRDS = ["--data", "aviary", "--model", "aviary:vgg", "--precision", "float32"]
 
@@ -303,7 +303,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(words, parame
 
 
 def test_a_failed_check_is_an_exit_code_if_asked_for(cache, monkeypatch):
-    monkeypatch.setattr("partswap.studies.sanity.randomise", lambda model, names, seed: model)
+    monkeypatch.setattr("partswap.analysis.sanity.randomise", lambda model, names, seed: model)
     command = ["check", "sanity", *BIRDS, "--queries", 2, "--distractors", 1, "--which", "head"]
     command += ["--option", "per_class=2", "--cache", cache]
     for strict in (False, True):
@@ -363,7 +363,7 @@ def test_commands_say_how_many_images_they_left_out(tmp_path):
         data="folder", path=birds, split="all", options={"skip_bad": True}, model="aviary:vgg",
         cache=tmp_path / "cache", out=tmp_path / "run", distractors=1,
     )  # fmt: skip
-    _, skipped = plan_run(config, open_workbench(config))
+    _, skipped = plan_run(config, open_run_context(config))
     assert skipped["unreadable_images"] == 1
     assert "1 more cannot be read" in skipped_text(Run(tmp_path, {"skipped": skipped, "images": 39}))
 

@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 from command_line import COMMANDS
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
+from partswap.analysis.paper.context import TABLES
 from partswap.cli.main import app
 from partswap.cli.paper import SUMMARIES
-from partswap.figures import FIGURES
-from partswap.registry import registered
+from partswap.drawing.figures import FIGURES
 from partswap.runs.config import RunConfig, flag_of
-from partswap.studies.paper.lab import TABLES
+from partswap.utils.registry import registered
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

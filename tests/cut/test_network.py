@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from partswap import _vision
+from partswap.cut.layer_extractor import LayerExtractor
 from partswap.cut.layout import find_layout
-from partswap.cut.mirror import image_size
 from partswap.cut.network import Cut, cut_network
-from partswap.cut.trunk import Trunk
+from partswap.cut.shadow_copy import image_size
 from partswap.errors import (
     CutError,
     LayerError,
@@ -23,10 +23,10 @@ from partswap.errors import (
     NonFiniteError,
     ShapeError,
 )
-from partswap.explainer import Explainer
-from partswap.grid import Grids
+from partswap.explainer.explainer import Explainer
+from partswap.grid import FeatureGrids
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.huggingface import adapt
-from partswap.preprocess import Preprocess
 
 
 def tv(name: str, **options: object) -> nn.Module:
@@ -324,14 +324,14 @@ def check_parts(model: nn.Module, cut: Cut, images: Tensor, expected: Tensor) ->
         # Another number of grids than of images, with the context of one query.
         assert head.needs_context == (grids.context is not None)
         query = grids.at([0]).context
-        five = Grids(kept[:1].repeat(5, 1, 1, 1), query)
+        five = FeatureGrids(kept[:1].repeat(5, 1, 1, 1), query)
         torch.testing.assert_close(head(five), expected[:1].repeat(5, 1), atol=1e-4, rtol=1e-4)
         # Parts stay in eval mode, whatever anyone says.
         features.train()
         head.train()
         torch.testing.assert_close(head(features(images)), expected, atol=1e-4, rtol=1e-4)
     leaf = kept[:1].clone().requires_grad_()
-    logits = head(Grids(leaf, query))
+    logits = head(FeatureGrids(leaf, query))
     (gradient,) = torch.autograd.grad(logits[0].square().sum(), leaf)
     assert gradient.abs().sum() > 0
     own = {id(p) for p in model.parameters()}
@@ -451,16 +451,16 @@ def test_context_of_one_query_or_of_every_grid() -> None:
     features, head = cut_network(model)
     values, context = features(torch.randn(3, 3, 28, 28))
     assert context.shape == (3, 5, 384)
-    each = torch.cat([head(Grids(values[[k]], context[[k]])) for k in range(3)])
-    torch.testing.assert_close(head(Grids(values, context)), each)
-    torch.testing.assert_close(head(Grids(values, context[:1]))[:1], each[:1])
-    for alone in (values, Grids(values)):
+    each = torch.cat([head(FeatureGrids(values[[k]], context[[k]])) for k in range(3)])
+    torch.testing.assert_close(head(FeatureGrids(values, context)), each)
+    torch.testing.assert_close(head(FeatureGrids(values, context[:1]))[:1], each[:1])
+    for alone in (values, FeatureGrids(values)):
         with pytest.raises(CutError, match="came without"):
             head(alone)
     with pytest.raises(ShapeError, match="context of 2 images"):
-        head(Grids(values, context[:2]))
+        head(FeatureGrids(values, context[:2]))
     with pytest.raises(ShapeError, match="context is"):
-        head(Grids(values, context[:, :1]))
+        head(FeatureGrids(values, context[:, :1]))
 
 
 @pytest.mark.parametrize("layer", ["blocks.11", "norm"])
@@ -559,7 +559,7 @@ def test_a_layer_given_as_a_module() -> None:
     model, probe = tv("resnet18"), torch.randn(2, 3, 64, 96)
     assert cut_network(model, model.layer4[0], probe=probe).layer == "layer4.0"
     assert cut_network(model, model.layer4, probe=probe).grid == (2, 3)
-    assert Trunk(model, model.layer3, size=(64, 96)).layer == "layer3"
+    assert LayerExtractor(model, model.layer3, size=(64, 96)).layer == "layer3"
     compiled = torch.compile(plain())
     assert cut_network(compiled, compiled._orig_mod[2], probe=torch.randn(2, 3, 32, 32)).layer == "2"
     with pytest.raises(LayerError, match="BasicBlock given as layer is no part"):

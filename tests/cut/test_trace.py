@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from partswap.cut.mirror import quiet
+from partswap.cut.shadow_copy import no_side_effects
 from partswap.cut.trace import trace_export, trace_fx
-from partswap.explainer import Explainer
+from partswap.evaluators.structure import analyse_head
+from partswap.explainer.explainer import Explainer
 from partswap.grid import GridShape
-from partswap.heads.structure import understand
-from partswap.preprocess import Preprocess
+from partswap.inputs.preprocess import Preprocess
 
 IMAGES = torch.linspace(-1, 1, 2 * 3 * 16 * 16).reshape(2, 3, 16, 16)
 
@@ -60,13 +60,13 @@ def test_a_model_in_another_thread_runs_in_the_middle_of_a_trace(route: str, for
             outcomes.append(error)
 
     traced = Meanwhile(work).eval()
-    with quiet(IMAGES.device):
+    with no_side_effects(IMAGES.device):
         if route == "fx":
             trace_fx(traced)
         elif route == "export":
             trace_export(traced, IMAGES)
         else:
-            understand(traced, GridShape(16, 16))
+            analyse_head(traced, GridShape(16, 16))
     assert outcomes
     for outcome in outcomes:
         assert isinstance(outcome, Tensor), outcome

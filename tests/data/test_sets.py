@@ -14,7 +14,7 @@ from partswap.data.care.check import check_dataset
 from partswap.data.pairs import nearest_by_attributes
 from partswap.data.rle import RunLengths, uncompress
 from partswap.errors import DataError, ImageError, SettingError
-from partswap.options import parse_options
+from partswap.utils.options import parse_options
 from trees import edit_line
 
 

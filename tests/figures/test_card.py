@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from partswap import palette
-from partswap.pictures import DARK_PLACES, FOLDED_AFTER, page
+from partswap.drawing import palette
+from partswap.drawing.html import DARK_PLACES, FOLDED_AFTER, page
 
 #: How notebooks and pages say whether they are dark, as attributes of what is around a card.
 DARK = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from partswap.drawing.figures import FIGURES
+from partswap.drawing.figures.failures import worst
+from partswap.drawing.figures.lines import fitted, width_of
 from partswap.errors import SettingError, ShapeError, UnknownNameError
-from partswap.figures import FIGURES
-from partswap.figures.failures import worst
-from partswap.figures.lines import fitted, width_of
 from partswap.grid import HeatMap
 
 

@@ -8,9 +8,10 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.transforms import Bbox
 
-from partswap import Edit, GridShape, palette
-from partswap.figures import FIGURES
-from partswap.pictures import first_edits
+from partswap import Edit, GridShape
+from partswap.drawing import palette
+from partswap.drawing.figures import FIGURES
+from partswap.drawing.html import first_edits
 
 #: Kinds whose query or distractors are drawn with all marks, none of which needs options.
 PLAIN = ("edits", "trace", "sheet", "methods")

@@ -4,8 +4,8 @@ import pytest
 from matplotlib import rc_context
 from matplotlib.text import Text
 
+from partswap.drawing.figures import FIGURES
 from partswap.errors import SettingError
-from partswap.figures import FIGURES
 
 #: Points in print below which text is hard to read.
 LEAST = 7.0

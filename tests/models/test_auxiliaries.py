@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from partswap import AUXILIARIES, Auxiliary, Explainer, _vision, aviary, load_auxiliary, load_model
-from partswap.cut.trunk import Trunk
+from partswap.cut.layer_extractor import LayerExtractor
 from partswap.errors import (
     FileFormatError,
     LayerError,
@@ -20,10 +20,10 @@ from partswap.errors import (
     SettingError,
     UnknownNameError,
 )
+from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
 from partswap.models.auxiliaries.base import TAU_TOKENS
 from partswap.models.weights import read_weights, start_from
-from partswap.preprocess import Preprocess
 from published_files import network, published, write
 
 # Of ImageNet's 1000 classes.
@@ -125,7 +125,7 @@ def test_an_unknown_layer_is_answered_with_the_nearest(tmp_path):
     with pytest.raises(LayerError, match=r"no layer 'trnk'.*'trunk'"):
         load_auxiliary("aviary", layer="trnk")
     with pytest.raises(LayerError, match="no grid"):
-        Trunk(shipped.load("vgg"), "classifier.1")
+        LayerExtractor(shipped.load("vgg"), "classifier.1")
 
 
 def test_nothing_after_the_layer_runs_and_a_failed_pass_leaves_no_trace(canvases):
@@ -141,7 +141,7 @@ def test_nothing_after_the_layer_runs_and_a_failed_pass_leaves_no_trace(canvases
         def forward(self, x):
             return self.last(self.shared(self.shared(x)))
 
-    trunk, whole = Trunk(Twice(), "shared"), Trunk(Twice(), "last.1")
+    trunk, whole = LayerExtractor(Twice(), "shared"), LayerExtractor(Twice(), "last.1")
     trunk.features.body.twin.last.register_forward_hook(lambda *_: ran.append(1))
     x = torch.randn(1, 3, 224, 224)
     twice = shared(shared(x))

@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from partswap.errors import FileFormatError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.checkpoints import Classifier, load_classifier, load_trained, save_trained
 from partswap.models.parts import Detector, PartsDetector, load_detector
 from partswap.models.weights import read_weights
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
 
 PREPROCESS = Preprocess(96, 112, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
 TOLD = {"size": 96, "resize": 112, "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}  # by the first versions

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from partswap.errors import ClassIndexError, FileFormatError, PartswapError, SettingError, ShapeError
+from partswap.explainer.target import choose_target
 from partswap.models.names import class_names, find_class, imagenet_names, is_ambiguous, read_names
 from partswap.models.open import describe, open_classifier
 from partswap.models.zoo import load_model
-from partswap.target import choose_target
 
 BIRDS = ["Western Gull", "Herring Gull", "Tern"]
 

@@ -9,10 +9,10 @@ import pytest
 
 import user_files
 from partswap.errors import MissingDependencyError
-from partswap.runs.bundle import Shard
+from partswap.runs.context import open_run_context
+from partswap.runs.payload import Shard
 from partswap.runs.ray import explain_on_ray
 from partswap.runs.run import run
-from partswap.runs.workbench import open_workbench
 
 PATIENCE = {
     "raylet_start_wait_time_s": 120,
@@ -91,7 +91,7 @@ def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, m
 def test_a_network_of_a_user_s_own_file_is_explained_on_a_cluster(whole_run, tmp_path, monkeypatch):
     for patience, value in PATIENCE.items():
         monkeypatch.setenv(f"RAY_{patience}", str(value))
-    bench = open_workbench(whole_run)
+    bench = open_run_context(whole_run)
     monkeypatch.syspath_prepend(tmp_path)
     own = user_files.load(tmp_path, "_own_on_ray", register=True)
     bundle = user_files.bundle_of(own, bench)

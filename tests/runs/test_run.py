@@ -27,25 +27,25 @@ from typer.testing import CliRunner
 import trees
 import user_files
 from dying import die
+from partswap.analysis.compare import compare_runs, paired_bootstrap
+from partswap.analysis.tables import explained_text, metrics_table, missing_text, skipped_text
 from partswap.cli.main import app
-from partswap.counterfactual import Counterfactual, Edit, Step
 from partswap.data.sets.aviary import Aviary
 from partswap.errors import FileFormatError, PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics import METRICS
-from partswap.notes import Note
+from partswap.results.counterfactual import Counterfactual, Edit, Step
 from partswap.runs import records, workers
-from partswap.runs.bundle import Bundle, FrozenNetwork, Shard, one_thread
-from partswap.runs.folder import Run, begin, only_one
+from partswap.runs.context import open_run_context
+from partswap.runs.folder import Run, exclusive_lock, open_or_create
+from partswap.runs.payload import FrozenNetwork, Shard, WorkerPayload, one_thread
 from partswap.runs.run import plan_run, read_run, run
 from partswap.runs.sources import sources_of
 from partswap.runs.tasks import Task, explain_tasks, plan_tasks
-from partswap.runs.workbench import open_workbench
 from partswap.runs.workers import explain_here
 from partswap.search.methods.hard import Hard
-from partswap.store import write_json
-from partswap.studies.compare import compare_runs, paired_bootstrap
-from partswap.studies.tables import explained_text, metrics_table, missing_text, skipped_text
+from partswap.utils.notes import Note
+from partswap.utils.store import write_json
 
 
 def contents(folder):
@@ -58,13 +58,13 @@ def timeless(cf):
 
 @pytest.fixture(scope="module")
 def bench(whole_run):
-    return open_workbench(whole_run)
+    return open_run_context(whole_run)
 
 
 @pytest.fixture(scope="module")
 def bundle(whole_run, bench):
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(11)
-    return Bundle.of(bench, tasks.tasks, whole_run.build_methods(bench.explainer.auxiliary.tau))
+    return WorkerPayload.of(bench, tasks.tasks, whole_run.build_methods(bench.explainer.auxiliary.tau))
 
 
 # -- what is in the folder ------------------------------------------------------------------------------------------
@@ -251,24 +251,24 @@ def test_other_settings_are_refused_and_named(whole_run, tmp_path):
     with pytest.raises(SettingError, match=r"settings \(\{'goyal'"):
         run(whole_run.with_(settings={}))
     record = json.loads((whole_run.out / "run.json").read_text())
-    begin(tmp_path, record)
+    open_or_create(tmp_path, record)
     with pytest.raises(SettingError, match=r"fingerprint of model \(\w+ then, other now\)"):
-        begin(tmp_path, {**record, "fingerprints": {**record["fingerprints"], "model": "other"}})
+        open_or_create(tmp_path, {**record, "fingerprints": {**record["fingerprints"], "model": "other"}})
     other = {**record["methods"], "paper": {**record["methods"]["paper"], "lam": 0.3}}  # a default that has changed
     with pytest.raises(SettingError, match=r"settings of paper \(\{.*'lam': 0.4.* now"):
-        begin(tmp_path, {**record, "methods": other})
+        open_or_create(tmp_path, {**record, "methods": other})
     with pytest.raises(SettingError, match=r"version of torch"):
-        begin(tmp_path, {**record, "versions": {**record["versions"], "torch": "0.1"}})
+        open_or_create(tmp_path, {**record, "versions": {**record["versions"], "torch": "0.1"}})
     (tmp_path / "run.json").unlink()
     (tmp_path / "edits" / "method=x").mkdir(parents=True)
     (tmp_path / "edits" / "method=x" / "part-00000.parquet").touch()
     with pytest.raises(SettingError, match=r"holds edits but no run\.json"):
-        begin(tmp_path, record)
+        open_or_create(tmp_path, record)
 
 
 def test_a_full_disk_is_an_error_and_the_run_goes_on_later(whole_run, tmp_path, monkeypatch):
     whole = read_run(whole_run.out)
-    made = begin(tmp_path / "full", whole.record)
+    made = open_or_create(tmp_path / "full", whole.record)
 
     def write(shard):
         task, cf = whole.explained(shard.method)[shard.start]
@@ -290,9 +290,9 @@ def test_a_full_disk_is_an_error_and_the_run_goes_on_later(whole_run, tmp_path, 
 
 
 def test_only_one_process_works_in_a_folder(tmp_path):
-    with only_one(tmp_path), pytest.raises(PartswapError, match="another process"), only_one(tmp_path):
+    with exclusive_lock(tmp_path), pytest.raises(PartswapError, match="another process"), exclusive_lock(tmp_path):
         pass
-    with only_one(tmp_path):
+    with exclusive_lock(tmp_path):
         pass
     with pytest.raises(PartswapError, match="holds no run"):
         read_run(tmp_path)
@@ -343,7 +343,7 @@ def test_what_is_left_out_is_counted():
 
 def test_mistakes_are_explained_towards_the_true_class(whole_run, tmp_path):
     config = whole_run.with_(model="aviary:resnet", options={"per_class": 3}, methods=("paper",), settings={})
-    bench = open_workbench(config)
+    bench = open_run_context(config)
     labels, said = bench.data.labels(), bench.encodings.logits.argmax(1).numpy()
     mistakes = np.flatnonzero(labels != said).tolist()
     config = config.with_(out=tmp_path / "wrong", only="wrong", queries=None)
@@ -374,7 +374,7 @@ def test_mistakes_are_explained_towards_the_true_class(whole_run, tmp_path):
     with pytest.raises(SettingError, match=r"only \(right then, all now\)"):
         run(whole_run.with_(only="all"))
     right = {**made.record, "settings": {k: v for k, v in made.record["settings"].items() if k != "only"}}
-    begin(tmp_path / "right", right)
+    open_or_create(tmp_path / "right", right)
     with pytest.raises(SettingError, match=r"misclassified images, towards .* Compare runs with the same only"):
         compare_runs(tmp_path / "right", made.folder)
     assert "misclassified images" in compare_runs(made.folder, made.folder, samples=20).table().note
@@ -425,7 +425,7 @@ def test_a_folder_with_something_else_is_refused_and_left_as_it_is(whole_run, tm
     with pytest.raises(SettingError, match=r"birds holds something else \('001.Red_Kite'\), and no run"):
         run(config)
     with pytest.raises(SettingError, match="something else"):
-        begin(birds, read_run(whole_run.out).record)
+        open_or_create(birds, read_run(whole_run.out).record)
     (tmp_path / "file").touch()
     with pytest.raises(SettingError, match="file is a file"):
         run(whole_run.with_(out=tmp_path / "file"))
@@ -584,7 +584,7 @@ def test_networks_survive_the_journey():
 def part_of(whole, method, folder):
     """Return a run that has only one of the methods."""
     settings = {**whole.record["settings"], "methods": [method], "settings": {}}
-    made = begin(folder, {**whole.record, "settings": settings})
+    made = open_or_create(folder, {**whole.record, "settings": settings})
     for shard in made.shards():
         task, cf = whole.explained(method)[shard.start]
         made.write(shard, [task], [cf], ["x"])
@@ -612,7 +612,7 @@ def test_two_runs_are_compared_on_the_images_both_explain(whole_run, tmp_path):
     assert all(d.first == d.second and d.low == d.high == 0 for d in itself.differences)
     assert itself.most == {("goyal", "goyal"): []}
     other = {**whole.record["fingerprints"], "data": "other"}
-    begin(tmp_path / "other", {**whole.record, "fingerprints": other})
+    open_or_create(tmp_path / "other", {**whole.record, "fingerprints": other})
     with pytest.raises(SettingError, match="different images"):
         compare_runs(goyal.folder, tmp_path / "other")
     with pytest.raises(SettingError, match="samples=0"):

@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from partswap import GridShape, HeadPlan, find_counterfactual, find_counterfactuals
-from partswap.counterfactual import Step
 from partswap.errors import (
     ClassIndexError,
     MemoryBudgetError,
@@ -18,10 +17,11 @@ from partswap.errors import (
     SettingError,
     ShapeError,
 )
+from partswap.results.counterfactual import Step
 from partswap.search.beam import BeamSearch, Path, first_of_each_set
 from partswap.search.candidates import Candidates, same_label
 from partswap.search.prefilter import prefilter
-from partswap.search.semantic import cosines, log_likeness, recurring_likeness, temperature
+from partswap.search.semantic import cosines, log_similarity, recurring_similarity, temperature
 from partswap.search.settings import SearchSettings
 from small_heads import make_head
 
@@ -61,7 +61,7 @@ def test_the_exhaustive_greedy_equals_brute_force(kind, seed, lam):
     query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
     aux = torch.randn(5, 3, 3), torch.randn(2, 5, 3, 3)
     target = (int(head(query[None]).argmax()) + 1) % 3
-    likeness = log_likeness(cosines(*aux), 0.1)
+    likeness = log_similarity(cosines(*aux), 0.1)
     with torch.no_grad():
         expected = brute_force(head, query, distractors, target, likeness, lam)
     cf = find_counterfactual(
@@ -104,7 +104,7 @@ def test_an_unbounded_beam_equals_brute_force_over_sets_of_what_is_allowed(seed,
     query, distractors = torch.randn(3, 2, 2), torch.randn(1, 3, 2, 2)
     aux = torch.randn(5, 2, 2), torch.randn(1, 5, 2, 2)
     target = (int(head(query[None]).argmax()) + 1) % 3
-    allowed, likeness = torch.rand(4, 4) < share, recurring_likeness(*aux, temperature(cosines(*aux)))
+    allowed, likeness = torch.rand(4, 4) < share, recurring_similarity(*aux, temperature(cosines(*aux)))
     donors = distractors[0].flatten(1)
     best = None
     for size in range(1, 5):
@@ -338,7 +338,7 @@ def test_the_prefilter_keeps_the_highest_cosines():
 
 
 def test_likeness_is_a_distribution_over_all_distractor_cells():
-    likeness = log_likeness(cosines(torch.randn(6, 7, 7), torch.randn(3, 6, 7, 7)), 0.1)
+    likeness = log_similarity(cosines(torch.randn(6, 7, 7), torch.randn(3, 6, 7, 7)), 0.1)
     assert likeness.shape == (49, 147)
     torch.testing.assert_close(likeness.exp().sum(1), torch.ones(49))
 
@@ -388,7 +388,7 @@ def test_what_is_evaluated_without_screening_is_bounded_by_memory(problem):
 
 @pytest.mark.parametrize("kind", ["pooled", "flattened", "convolutional", "dense"])
 def test_what_a_candidate_costs_is_measured_once_per_plan(kind, monkeypatch):
-    from partswap.heads import costs
+    from partswap.evaluators import costs
 
     torch.manual_seed(2)
     pools = torch.nn.AdaptiveMaxPool2d(1), torch.nn.Flatten(1), torch.nn.Linear(4, 3)

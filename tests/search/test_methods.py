@@ -10,13 +10,13 @@ from torch import nn
 from partswap import GridShape, HeadPlan
 from partswap.data.sets.aviary import Aviary
 from partswap.errors import ClassIndexError, SettingError, ShapeError
-from partswap.explainer import Explainer
+from partswap.explainer.explainer import Explainer
 from partswap.models import shipped
 from partswap.runs.config import RunConfig
-from partswap.runs.tasks import Facts, explain_tasks, plan_tasks
-from partswap.runs.workbench import open_workbench
+from partswap.runs.context import open_run_context
+from partswap.runs.tasks import AnnotationCache, explain_tasks, plan_tasks
 from partswap.search.candidates import same_label, shared_part
-from partswap.search.clusters import directions, fit_centroids, fit_kmeans, nearest, on_the_spot
+from partswap.search.clusters import directions, fit_centroids, fit_kmeans, kmeans_labels, nearest
 from partswap.search.methods.hard import Hard
 from partswap.search.methods.scout import Scout
 from small_heads import make_head
@@ -127,7 +127,7 @@ def test_swaps_stay_within_clusters(problem):
     method = Hard(clusters=4, relax=False)
     cf = method.explain(**problem)
     cells = torch.cat([problem["query_aux"].flatten(1).T, problem["distractor_aux"].flatten(2).mT.reshape(-1, 6)])
-    labels = on_the_spot(cells, 4, 0)
+    labels = kmeans_labels(cells, 4, 0)
     assert cf.edits
     assert all(labels[e.query_cell] == labels[49 + e.distractor_cell] for e in cf.edits)
     assert cf.settings["by"] == "clusters"
@@ -211,7 +211,7 @@ def test_the_hard_constraint_names_what_it_lacks(problem):
 
 def test_a_run_over_a_data_set_tells_the_method_the_parts(tmp_path):
     birds = {"data": "aviary", "model": "aviary:vgg", "auxiliary": "aviary", "options": {"per_class": 2}}
-    bench = open_workbench(RunConfig(**birds, precision="float32", cache=tmp_path))
+    bench = open_run_context(RunConfig(**birds, precision="float32", cache=tmp_path))
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(4).tasks
     method = Hard(by="parts", relax=False)
     told = list(explain_tasks(bench.explainer, bench.encodings, tasks, method, facts=bench.facts))
@@ -231,7 +231,7 @@ def test_parts_of_distractors_that_are_left_out_are_left_out_too():
     explainer = Explainer(shipped.load("vgg"), auxiliary="aviary", preprocess=shipped.PREPROCESS,
                           method=Hard(by="parts"))  # fmt: skip
     encoded = explainer.encode([data.image(i) for i in range(6)])
-    facts = Facts(data, shipped.PREPROCESS, explainer.cut.grid)
+    facts = AnnotationCache(data, shipped.PREPROCESS, explainer.cut.grid)
     target = int(encoded.logits[1].argmax())
     assert int(encoded.logits[0].argmax()) != target
     parts = [facts.parts(k) for k in range(6)]

@@ -2,9 +2,9 @@
 
 import torch
 
-from partswap.models.blend import blended
-from partswap.search.screening import Corrections
-from partswap.search.semantic import centred, counterparts, log_likeness, recurring_likeness, temperature
+from partswap.models.multi_layer import blended
+from partswap.search.screening import EstimateResiduals
+from partswap.search.semantic import centred, counterparts, log_similarity, recurring_similarity, temperature
 
 
 def images(*rows):
@@ -16,11 +16,11 @@ def test_what_is_in_every_image_beats_what_is_alike_once():
     """Cell 0 is a head, in all images; cell 1 a stone that one image has; cells 2 and 3 are sky."""
     query = images([0, 1, 2, 2])[0]
     others = images([0, 1, 2, 2], [0, 3, 2, 2], [2, 4, 0, 2], [0, 5, 2, 2])
-    ours = recurring_likeness(query, others, 0.1)
+    ours = recurring_similarity(query, others, 0.1)
     assert int(ours.argmax()) // 16 == 0  # the query's head
     assert float(ours[0].max()) > float(ours[1].max()) + 1
     cosine = torch.nn.functional.normalize(query.flatten(1), dim=0).T @ others.transpose(0, 1).flatten(1)
-    paper = log_likeness(cosine, 0.1)
+    paper = log_similarity(cosine, 0.1)
     assert int(paper.argmax()) // 16 == 1  # the stone: nothing else is like it
 
 
@@ -31,7 +31,7 @@ def test_counterparts_are_the_same_from_both_sides():
 
 
 def test_one_distractor_is_enough():
-    found = recurring_likeness(torch.randn(6, 3, 3), torch.randn(1, 6, 3, 3), 0.1)
+    found = recurring_similarity(torch.randn(6, 3, 3), torch.randn(1, 6, 3, 3), 0.1)
     assert found.shape == (9, 9)
     assert torch.isfinite(found).all()
 
@@ -52,6 +52,6 @@ def test_layers_are_centred_on_all_cells_of_an_explanation():
 
 
 def test_a_pair_seen_twice_is_corrected_by_the_mean():
-    corrections = Corrections((2, 3), torch.device("cpu"))
+    corrections = EstimateResiduals((2, 3), torch.device("cpu"))
     corrections.learn(torch.tensor([4, 1, 4]), torch.tensor([1.0, 5.0, 3.0]))
     assert corrections.score.tolist() == [[0, 5, 0], [0, 2, 0]]

@@ -15,25 +15,25 @@ from torch import nn
 from typer.testing import CliRunner
 
 from partswap import Explainer, aviary, load_auxiliary
+from partswap.analysis.matching import match_parts, measure_auxiliary
 from partswap.cli.main import app
-from partswap.cut.trunk import Trunks
+from partswap.cut.layer_extractor import LayerExtractors
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
 from partswap.errors import FileFormatError, LayerError, PartswapError, SettingError
-from partswap.explainer import PartswapWarning
+from partswap.explainer.explainer import PartswapWarning
+from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
 from partswap.models.auxiliaries import AUXILIARIES
 from partswap.models.auxiliaries.auto import SELF_SUPERVISED
-from partswap.models.auxiliaries.learned import load_learned, remember, trained_on
-from partswap.models.blend import Blend
+from partswap.models.auxiliaries.learned import find_auxiliary_for, load_learned, record_training
 from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import model_fingerprint
+from partswap.models.multi_layer import MultiLayerFeatures
 from partswap.models.open import open_classifier
 from partswap.models.side_by_side import SideBySide
-from partswap.notes import Note
-from partswap.preprocess import Preprocess
-from partswap.studies.matching import match_parts, measure_auxiliary
 from partswap.training.auxiliary import MatchRecipe, learn_map, match_loss, nearest_images, recurrence, train_auxiliary
+from partswap.utils.notes import Note
 from published_files import write
 from trees import folder as write_folder
 
@@ -225,9 +225,9 @@ def test_images_it_does_not_know_are_said_to_be_strange(made):
 
 def test_auto_takes_one_trained_on_the_images_of_the_classifier(made, birds, tmp_path, monkeypatch):
     monkeypatch.setenv("PARTSWAP_CACHE", str(tmp_path))
-    remember(made[1], birds.fingerprint())
-    assert trained_on(birds.fingerprint()) == made[1]
-    assert trained_on("other") is None
+    record_training(made[1], birds.fingerprint())
+    assert find_auxiliary_for(birds.fingerprint()) == made[1]
+    assert find_auxiliary_for("other") is None
     opened = open_classifier("timm:test_resnet", write_weights(tmp_path))
     classifier = Classifier(opened.model, "x", opened.classes, opened.preprocess, record={"data": birds.fingerprint()})
     explainer = Explainer(classifier)
@@ -297,10 +297,10 @@ def test_the_classifiers_own_features_are_centred_and_used(tmp_path, monkeypatch
     ],
 )
 def test_layers_that_know_different_things(name, size, cut, expected):
-    from partswap.cut.trunk import usual_layers
+    from partswap.cut.layer_extractor import default_auxiliary_layers
     from partswap.models.zoo import load_model
 
-    found = usual_layers(load_model(name), size, cut)
+    found = default_auxiliary_layers(load_model(name), size, cut)
     assert found[:2] == expected[:2]
     assert len(found) == len(expected)
 
@@ -338,7 +338,7 @@ def test_on_the_command_line(tmp_path):
     command += ["--out", str(tmp_path / "aux"), "--cache", str(tmp_path / "cache")]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert isinstance(load_auxiliary(str(tmp_path / "aux")).model, Blend)
+    assert isinstance(load_auxiliary(str(tmp_path / "aux")).model, MultiLayerFeatures)
 
 
 # -- several networks side by side ------------------------------------------------------------------------------------
@@ -352,11 +352,11 @@ def test_networks_side_by_side_see_images_as_they_want_them():
     both = SideBySide([one, two], [first, replace(second, size=32)])
     image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8))
     own, theirs = first.tensor(image)[None], replace(second, size=32).tensor(image)[None]
-    grids = Trunks(both, ["networks.0.1", "networks.1.1"], size=32)(own)
+    grids = LayerExtractors(both, ["networks.0.1", "networks.1.1"], size=32)(own)
     assert torch.allclose(grids[0], one(own), atol=1e-5)
     assert torch.allclose(grids[1], two(theirs), atol=1e-5)
     # Another size is resized to.
-    larger = Trunks(SideBySide([one, two], [first, second]), ["networks.0.1", "networks.1.1"], size=32)(own)
+    larger = LayerExtractors(SideBySide([one, two], [first, second]), ["networks.0.1", "networks.1.1"], size=32)(own)
     assert larger[0].shape[2:] == (4, 4)
     assert larger[1].shape[2:] == (8, 8)
 

@@ -26,7 +26,7 @@ from partswap.models.open import start_of
 from partswap.models.zoo import load_model
 from partswap.training.classifier import LEARNING_RATES, start_pooled, train_classifier
 from partswap.training.loop import Recipe, at_lr, fit, search_lr, shuffled
-from partswap.training.plan import Plan
+from partswap.training.plan import TrainingPlan
 
 RECIPE = Recipe(epochs=3, batch=8, lr=0.05)
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
@@ -177,7 +177,7 @@ SMALL = Recipe(epochs=2, batch=16, lr=0.01)
 
 @pytest.mark.parametrize("freeze", [None, "layer3"])
 def test_a_classifier_is_trained_saved_and_read_back(tmp_path, freeze):
-    plan = Plan("timm:test_resnet", None, freeze, views=2)
+    plan = TrainingPlan("timm:test_resnet", None, freeze, views=2)
     few = Subset(TRAIN, range(24)), Subset(TEST, range(12))
     trained = train_classifier(*few, plan, SMALL, tmp_path / "out", cache=tmp_path / "cache")
     assert len(trained.record["history"]) == 2
@@ -211,7 +211,7 @@ def test_a_layer_that_reads_a_grid_can_start_as_if_it_were_averaged():
 
 
 def test_a_trained_folder_explains_a_file(tmp_path):
-    plan = Plan("timm:test_resnet", None, "layer3", views=1)
+    plan = TrainingPlan("timm:test_resnet", None, "layer3", views=1)
     few = Subset(TRAIN, range(8)), Subset(TEST, range(4))
     trained = train_classifier(*few, plan, SMALL, tmp_path / "out", cache=tmp_path / "cache")
     for index in range(3):
@@ -237,7 +237,7 @@ def test_dropout_drops_behind_a_frozen_layer(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nn.Dropout, "forward", spy)
-        plan = Plan("squeezenet1_1", None, "features.12", views=1)
+        plan = TrainingPlan("squeezenet1_1", None, "features.12", views=1)
         trained = train_classifier(*few, plan, replace(SMALL, epochs=1), tmp_path / "out", cache=tmp_path / "cache")
     assert True in seen
     assert not seen[-1]  # when the test images were measured
@@ -247,7 +247,7 @@ def test_dropout_drops_behind_a_frozen_layer(tmp_path):
 def test_a_searched_learning_rate_is_kept(tmp_path, monkeypatch):
     few = Subset(TRAIN, range(80)), Subset(TEST, range(4))
     monkeypatch.setitem(LEARNING_RATES, "sgd", (1e-6, 0.01))
-    plan = Plan("timm:test_resnet", None, "layer3", views=1)
+    plan = TrainingPlan("timm:test_resnet", None, "layer3", views=1)
     recipe, where = replace(SMALL, lr=0.01, new_lr=0.05), {"cache": tmp_path / "cache", "search": True}
 
     class StopError(Exception):
@@ -283,7 +283,10 @@ def test_a_searched_learning_rate_is_kept(tmp_path, monkeypatch):
 )
 def test_other_architectures_train_behind_a_frozen_layer(tmp_path, arch, freeze):
     few = Subset(TRAIN, range(16))  # learned by heart, or nearly: what is measured below is then no accident
-    plan, recipe = Plan(arch, None, freeze, views=1), replace(SMALL, epochs=30, lr=0.003, optimizer="adamw", mixup=0.01)
+    plan, recipe = (
+        TrainingPlan(arch, None, freeze, views=1),
+        replace(SMALL, epochs=30, lr=0.003, optimizer="adamw", mixup=0.01),
+    )
     trained = train_classifier(few, few, plan, recipe, tmp_path / "out", cache=tmp_path / "cache")
     # What was measured behind the cached trunk is what the whole network says.
     said = [int(trained.model(trained.preprocess(few.image(i))[0][None]).argmax()) for i in range(16)]
@@ -296,7 +299,7 @@ def test_what_is_frozen_does_not_change_and_the_rest_does(tmp_path):
     torch.manual_seed(0)
     start = load_model("timm:test_resnet", classes=7).state_dict()
     save_file({k: v.contiguous() for k, v in start.items()}, tmp_path / "start.safetensors")
-    plan = Plan("timm:test_resnet", str(tmp_path / "start.safetensors"), "layer3", views=2)
+    plan = TrainingPlan("timm:test_resnet", str(tmp_path / "start.safetensors"), "layer3", views=2)
     trained = train_classifier(
         Subset(TRAIN, range(24)), Subset(TEST, range(4)), plan, SMALL, tmp_path / "out", cache=tmp_path / "cache"
     )
@@ -349,7 +352,7 @@ def test_a_training_starts_from_whatever_names_a_model(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(OWN)
     few = Subset(TRAIN, range(8))
     recipe = replace(SMALL, epochs=1, lr=1e-9)
-    first = train_classifier(few, few, Plan("mine.py:build"), recipe, tmp_path / "first")
+    first = train_classifier(few, few, TrainingPlan("mine.py:build"), recipe, tmp_path / "first")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     again = load_classifier(tmp_path / "first")  # from anywhere, and prepared by the model's own function
@@ -358,11 +361,13 @@ def test_a_training_starts_from_whatever_names_a_model(tmp_path, monkeypatch):
     architecture, weights = start_of(str(tmp_path / "first"))
     assert architecture == f"{tmp_path / 'mine.py'}:build"
     assert weights.keys() == first.model.state_dict().keys()
-    second = train_classifier(few, few, Plan(architecture, str(tmp_path / "first")), recipe, tmp_path / "second")
+    second = train_classifier(
+        few, few, TrainingPlan(architecture, str(tmp_path / "first")), recipe, tmp_path / "second"
+    )
     for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-4)
     with pytest.raises(SettingError, match="rigid has 5 classes and the data set 40"):
-        train_classifier(few, few, Plan(f"{tmp_path / 'mine.py'}:rigid"), recipe, tmp_path / "third")
+        train_classifier(few, few, TrainingPlan(f"{tmp_path / 'mine.py'}:rigid"), recipe, tmp_path / "third")
     assert start_of("weights.pt") == (None, "weights.pt")
 
 
@@ -375,7 +380,7 @@ def test_a_training_starts_from_a_model_of_hugging_face(tmp_path):
     transformers.ResNetForImageClassification(config).save_pretrained(tmp_path / "hf")
     transformers.ConvNextImageProcessor(size={"shortest_edge": 64}).save_pretrained(tmp_path / "hf")
     few = Subset(TRAIN, range(8))
-    made = train_classifier(few, few, Plan(f"hf:{tmp_path / 'hf'}"), replace(SMALL, epochs=1), tmp_path / "out")
+    made = train_classifier(few, few, TrainingPlan(f"hf:{tmp_path / 'hf'}"), replace(SMALL, epochs=1), tmp_path / "out")
     assert same(load_classifier(tmp_path / "out").model, made.model)
     assert len(made.classes) == 40
 
@@ -479,7 +484,7 @@ for processes in (1, 2):
 
 
 def test_bad_checkpoints_are_named(tmp_path):
-    plan = Plan("timm:test_resnet", None, "layer3", views=1)
+    plan = TrainingPlan("timm:test_resnet", None, "layer3", views=1)
     out = tmp_path / "out"
     with pytest.raises(PartswapError, match="holds no trained network"):
         load_classifier(tmp_path)

@@ -7,9 +7,9 @@ import torch
 
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
-from partswap.training.feed import Feed, Views
+from partswap.training.batches import BatchSource, Views
 from partswap.training.parts import part_targets
 from partswap.training.plan import cut_for_training
 
@@ -25,7 +25,7 @@ def trunk():
 
 def feed(trunk, cache, **changes):
     settings = {"preprocess": PREPROCESS, "trunk": trunk, "views": 3, "cache": cache, "seed": 0, **changes}
-    return Feed(settings.pop("preprocess"), settings.pop("trunk"), settings.pop("views"), **settings)
+    return BatchSource(settings.pop("preprocess"), settings.pop("trunk"), settings.pop("views"), **settings)
 
 
 def folders(cache):

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
 
+from partswap.analysis.clustering import cluster_parts, draw_clusters, name_clusters
+from partswap.analysis.tune import Point, knee, pareto, tune
 from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts
 from partswap.data.sets.aviary import Aviary
@@ -15,19 +17,17 @@ from partswap.data.sets.folder import Folder
 from partswap.data.subset import Subset
 from partswap.errors import DataError, FileFormatError, LayerError, PartswapError, SettingError, ShapeError
 from partswap.grid import GridShape
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries import AuxiliaryChoice, load_auxiliary
 from partswap.models.open import open_classifier
 from partswap.models.parts import load_detector
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
 from partswap.runs.config import RunConfig
-from partswap.runs.workbench import open_workbench
+from partswap.runs.context import open_run_context
 from partswap.search.clusters import directions
-from partswap.studies.clustering import cluster_parts, draw_clusters, name_clusters
-from partswap.studies.tune import Point, knee, pareto, tune
 from partswap.training.loop import Recipe
 from partswap.training.parts import average_precisions, cell_loss, mirrored_targets, part_targets, train_parts
-from partswap.training.plan import Plan
+from partswap.training.plan import TrainingPlan
 
 GRID = GridShape(2, 2)
 
@@ -114,7 +114,7 @@ def detector(tmp_path_factory):
     """A detector of a few drawn birds; it hardly learns in this time, but everything runs."""
     out = tmp_path_factory.mktemp("detector")
     sets = Subset(Aviary("train", per_class=2), range(60)), Subset(Aviary("test", per_class=1), range(20))
-    plan = Plan("timm:test_resnet", None, "layer1", views=2)
+    plan = TrainingPlan("timm:test_resnet", None, "layer1", views=2)
     recipe = Recipe(epochs=4, batch=16, lr=0.1, schedule="cosine")
     return out, train_parts(*sets, plan, recipe, out / "net", layer="layer2", cache=out / "cache"), sets, plan, recipe
 
@@ -144,7 +144,9 @@ def test_a_detector_learns_is_saved_and_read_back(detector):
 
 def test_a_detector_trains_from_images_too(detector, tmp_path):
     sets = Subset(Aviary("train", per_class=1), range(8)), Subset(Aviary("test", per_class=1), range(4))
-    made = train_parts(*sets, Plan("timm:test_resnet", None), Recipe(epochs=1, batch=8), tmp_path, layer="layer2")
+    made = train_parts(
+        *sets, TrainingPlan("timm:test_resnet", None), Recipe(epochs=1, batch=8), tmp_path, layer="layer2"
+    )
     assert made.record["mean_ap"] == pytest.approx(mean_ap(made, sets[1]), abs=0.005)
 
 
@@ -169,7 +171,9 @@ def test_wrong_folders_and_data_without_keypoints_are_named(detector, tmp_path):
     Aviary("test", per_class=1).image(0).save(tmp_path / "a" / "0.png")
     plain = Folder(tmp_path, "all")
     with pytest.raises(SettingError, match="no keypoints"):
-        train_parts(plain, plain, Plan("timm:test_resnet", None), Recipe(epochs=1), tmp_path / "out", layer="layer2")
+        train_parts(
+            plain, plain, TrainingPlan("timm:test_resnet", None), Recipe(epochs=1), tmp_path / "out", layer="layer2"
+        )
 
 
 # -- the table and tuning -------------------------------------------------------------------------------------------
@@ -177,7 +181,7 @@ def test_wrong_folders_and_data_without_keypoints_are_named(detector, tmp_path):
 
 def test_tuning_needs_an_auxiliary_a_method_with_settings_and_keypoints(tmp_path):
     config = RunConfig(data="aviary", model="aviary:vgg", auxiliary="none", cache=tmp_path, options={"per_class": 1})
-    bench = open_workbench(config)
+    bench = open_run_context(config)
     with pytest.raises(SettingError, match="no auxiliary"):
         tune(bench)
     with pytest.raises(SettingError, match="has no lam"):
@@ -188,7 +192,7 @@ def test_a_classifier_of_other_classes_is_refused(tmp_path):
     (tmp_path / "a").mkdir()
     Aviary("test", per_class=1).image(0).save(tmp_path / "a" / "0.png")
     with pytest.raises(ShapeError, match="40 classes and the data set 1"):
-        open_workbench(RunConfig(data="folder", path=tmp_path, model="aviary:vgg", split="all"))
+        open_run_context(RunConfig(data="folder", path=tmp_path, model="aviary:vgg", split="all"))
 
 
 def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
@@ -198,13 +202,13 @@ def test_a_classifier_with_classes_in_another_order_is_refused(tmp_path):
         (tmp_path / f"{index:03d}.{name}").mkdir()
         birds.image(index).save(tmp_path / f"{index:03d}.{name}" / "0.png")
     with pytest.raises(DataError, match=f"class 3 of the classifier is '{birds.classes[3]}'.*'{birds.classes[7]}'"):
-        open_workbench(RunConfig(data="folder", path=tmp_path, model="aviary:vgg", split="all"))
+        open_run_context(RunConfig(data="folder", path=tmp_path, model="aviary:vgg", split="all"))
     weights = str(tmp_path / "weights.safetensors")
     save_file(load_model("timm:test_resnet", classes=40).state_dict(), weights)
     with pytest.raises(SettingError, match="timm:test_resnet has no weights"):
-        open_workbench(RunConfig(data="folder", path=tmp_path, model="timm:test_resnet", split="all"))
+        open_run_context(RunConfig(data="folder", path=tmp_path, model="timm:test_resnet", split="all"))
     config = RunConfig(data="folder", path=tmp_path, model="timm:test_resnet", weights=weights, split="all")
-    zoo = open_workbench(config)
+    zoo = open_run_context(config)
     assert list(zoo.classifier.classes)[3] == birds.classes[7]  # it knows no names of its own
 
 

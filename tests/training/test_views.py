@@ -17,8 +17,8 @@ from partswap.data.base import Sample
 from partswap.data.care.sheet import choose, contact_sheet, part_colors, shorten
 from partswap.data.geometry import RandomView, on_canvas
 from partswap.errors import SettingError
-from partswap.preprocess import Preprocess
-from partswap.sides import swap_sides
+from partswap.inputs.preprocess import Preprocess
+from partswap.utils.sides import swap_sides
 
 runner = CliRunner()
 

@@ -9,23 +9,23 @@ from typer.testing import CliRunner
 
 import trees
 from partswap import Counterfactual, Explainer
+from partswap.analysis.words import WordsEvaluation
 from partswap.apps.report import collect_runs
 from partswap.cli.main import app
 from partswap.data.attribute_table import read_attributes
 from partswap.data.base import Attributes, Meaning, open_dataset
 from partswap.errors import DataError, FileFormatError, PartswapError, SettingError, ShapeError
 from partswap.grid import GridShape
-from partswap.language.parts import PartReader, load_named, open_parts, read_named, save_named
-from partswap.language.vocabulary import vocabulary
 from partswap.models.auxiliaries import AuxiliaryChoice, load_auxiliary
 from partswap.models.open import open_classifier
 from partswap.runs.config import RunConfig
+from partswap.runs.context import open_run_context
 from partswap.runs.folder import read_run
 from partswap.runs.run import run
 from partswap.runs.tasks import explain_tasks, plan_tasks
-from partswap.runs.workbench import open_workbench
-from partswap.studies.naming import Judge
 from partswap.training.words import fit_attribute, held_out_precision, train_words
+from partswap.words.parts import PartReader, load_named, open_parts, read_named, save_named
+from partswap.words.vocabulary import vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +200,10 @@ def test_other_classes_are_refused(birds, tmp_path):
 def test_annotated_parts_are_put_into_words(words, birds, folder):
     config = RunConfig(data="aviary", options={"per_class": 3}, model="aviary:resnet", layer="layer4",
                        auxiliary="aviary", precision="float32", cache=folder / "cache")  # fmt: skip
-    bench = open_workbench(config)
+    bench = open_run_context(config)
     speaker = bench.explainer.speaker(folder / "words")
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=3).first(6).tasks
-    judge = Judge(bench, speaker)
+    judge = WordsEvaluation(bench, speaker)
     verdicts = [
         judge.verdict(*found)
         for found in explain_tasks(bench.explainer, bench.encodings, tasks, bench.explainer.method)
@@ -229,8 +229,8 @@ def test_a_report_says_the_explanations_of_a_run_in_words(words, folder, tmp_pat
     told = CliRunner().invoke(app, ["report", str(config.out), "--words", str(folder / "words"), "--out", str(page)])
     assert told.exit_code == 0, told.output
     found = collect_runs([config.out], words=folder / "words").explanations
-    bench = open_workbench(config)
-    judge = Judge(bench, bench.explainer.speaker(folder / "words"))
+    bench = open_run_context(config)
+    judge = WordsEvaluation(bench, bench.explainer.speaker(folder / "words"))
     expected = [judge.verdict(*both).words for both in read_run(config.out).explained("partswap").values()]
     assert [one["words"] for one in found] == [{"text": w.sentence, "stated": bool(w.stated)} for w in expected]
     assert any(one["words"]["stated"] for one in found)

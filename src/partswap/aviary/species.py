@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from partswap.sides import merge_sides
+from partswap.utils.sides import merge_sides
 
 #: Keypoints in the order (and with the names) of CUB-200-2011.
 KEYPOINTS = (

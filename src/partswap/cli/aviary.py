@@ -20,8 +20,8 @@ def sheet(
 ) -> None:
     """Draw a contact sheet: one bird of every species."""
     from partswap.aviary.sheet import contact_sheet
-    from partswap.images import save_image
-    from partswap.progress import bars, step
+    from partswap.inputs.images import save_image
+    from partswap.utils.progress import bars, step
 
     with step(bars, "drawing birds"):
         drawn = contact_sheet(seed, keypoints=keypoints)
@@ -37,8 +37,8 @@ def save(
 ) -> None:
     """Write birds as files, one folder per species."""
     from partswap.data.sets.aviary import Aviary
-    from partswap.images import save_image
-    from partswap.progress import bars
+    from partswap.inputs.images import save_image
+    from partswap.utils.progress import bars
 
     data = Aviary(split, per_class=per_class)
     with bars("drawing birds", len(data)) as advance:

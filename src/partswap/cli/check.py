@@ -21,14 +21,14 @@ from partswap.cli.options import (
 from partswap.runs.config import METHOD_NAMES, RunConfig
 
 if TYPE_CHECKING:
-    from partswap.runs.workbench import Workbench
-    from partswap.studies.tables import ResultTable
+    from partswap.analysis.tables import ResultTable
+    from partswap.runs.context import RunContext
 
 app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
 
 
 def _check_depth(which: str) -> None:
-    from partswap.studies.sanity import check_depth
+    from partswap.analysis.sanity import check_depth
 
     check_depth(which)
 
@@ -58,8 +58,8 @@ def sanity(
 
     A check passes if fewer cells stay the same than half-way between what chance gives and all of them.
     """
-    from partswap.progress import bars
-    from partswap.studies.sanity import DEPTHS, check_sanity, sanity_table, sanity_verdict
+    from partswap.analysis.sanity import DEPTHS, check_sanity, sanity_table, sanity_verdict
+    from partswap.utils.progress import bars
 
     use_threads(threads)
     bench = open_bench(config)
@@ -83,8 +83,8 @@ def stability(
     threads: Threads = None,
 ) -> None:
     """Shift the queries by some pixels: explanations should stay where they were."""
-    from partswap.progress import bars
-    from partswap.studies.stability import check_stability, stability_table
+    from partswap.analysis.stability import check_stability, stability_table
+    from partswap.utils.progress import bars
 
     use_threads(threads)
     bench = open_bench(config)
@@ -96,7 +96,7 @@ def stability(
     _finish(stability_table(rows, _note(bench, method)), out, "stability")
 
 
-def _note(bench: Workbench, method: str) -> str:
+def _note(bench: RunContext, method: str) -> str:
     helper = bench.auxiliary.name if bench.auxiliary else "none"
     network = f"{bench.classifier.architecture} cut at {bench.explainer.cut.layer}"
     return f"Method {method}, {network}, auxiliary {helper}. In brackets: 95 % intervals, bootstrap over queries."

@@ -20,7 +20,7 @@ def classes(
     """List the classes of a model: number and name, as --target takes them."""
     from partswap.models.open import describe, is_architecture, open_classifier
     from partswap.models.zoo import load_model
-    from partswap.progress import bars, step
+    from partswap.utils.progress import bars, step
 
     bare = weights is None and is_architecture(model)
     with step(bars, f"opening {model}"):

@@ -18,8 +18,8 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="For the resampling.")] = 0,
 ) -> None:
     """Compare the metrics of two runs, image by image, with confidence intervals."""
-    from partswap.progress import bars
-    from partswap.studies.compare import compare_runs
+    from partswap.analysis.compare import compare_runs
+    from partswap.utils.progress import bars
 
     found = compare_runs(first, second, samples=samples, seed=seed, track=bars)
     console.print(found.table().rich())

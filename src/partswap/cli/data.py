@@ -9,9 +9,9 @@ import typer
 from rich.text import Text
 
 from partswap.cli.options import DataOptions, console, output_picture, say
-from partswap.options import parse_options
 from partswap.runs.config import DATASET_NAMES
-from partswap.terminal import FittedTable
+from partswap.utils.options import parse_options
+from partswap.utils.terminal import FittedTable
 
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
@@ -101,8 +101,8 @@ def show(
     """Draw a contact sheet with keypoints, masks and class names."""
     from partswap.data import open_dataset
     from partswap.data.care.sheet import contact_sheet
-    from partswap.images import save_image
-    from partswap.progress import bars, step
+    from partswap.inputs.images import save_image
+    from partswap.utils.progress import bars, step
 
     with step(bars, "opening the data set"):
         data = open_dataset(name, path, split, **parse_options(option))

@@ -18,9 +18,9 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Which birds.")] = 0,
 ) -> None:
     """Explain some birds with several methods, print a table, write a report to look at."""
+    from partswap.analysis.demo import results_table, run_demo
     from partswap.apps.report import collect_demo, write_report
-    from partswap.progress import bars
-    from partswap.studies.demo import results_table, run_demo
+    from partswap.utils.progress import bars
 
     result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, track=bars)
     console.print(results_table(result.scores, title=result.title))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from partswap.cli.options import check_helper, checked, open_bench, say, with_config
-from partswap.options import AUXILIARY_HELP
 from partswap.runs.config import RunConfig
+from partswap.utils.options import AUXILIARY_HELP
 
 
 @with_config("data", "model", "path", "options", "split", "weights", "classes", "layer", "precision", "device", "cache")

@@ -27,14 +27,14 @@ from partswap.cli.options import (
     with_preparation,
 )
 from partswap.errors import PartswapError, SettingError
-from partswap.notes import Note
-from partswap.options import AUXILIARY_HELP, parse_options
 from partswap.runs.config import DATASET_NAMES, METHOD_NAMES
+from partswap.utils.notes import Note
+from partswap.utils.options import AUXILIARY_HELP, parse_options
 
 if TYPE_CHECKING:
-    from partswap.counterfactual import Counterfactual
-    from partswap.explainer import Explainer
+    from partswap.explainer.explainer import Explainer
     from partswap.models.stated import Stated
+    from partswap.results.counterfactual import Counterfactual
 
 
 @with_preparation
@@ -99,9 +99,9 @@ def explain(
     ] = None,
 ) -> None:
     """Explain an image: which regions would have to look like which for the model to say another class?"""
-    from partswap.images import list_images, unread_text
+    from partswap.inputs.images import list_images, unread_text
     from partswap.models.names import find_class
-    from partswap.progress import bars, step
+    from partswap.utils.progress import bars, step
 
     places = [_image(place, fetch) for place in (query, *(more or []))]
     queries = list_images(places)
@@ -123,7 +123,7 @@ def explain(
         donors = [_image(place, fetch) for place in distractors or ()]
         list_images(donors)  # a folder without images is refused before the model is opened
     if words is not None and layer is None:
-        from partswap.language.model import layer_of
+        from partswap.words.model import layer_of
 
         layer = layer_of(words)
         say(f"note: cut at {layer}, where the words were learned.")
@@ -173,13 +173,13 @@ def open_explainer(
     activation: Any = "softmax",
 ) -> Explainer:
     """Return the explainer that flags describe."""
-    from partswap.explainer import Explainer
+    from partswap.explainer.explainer import Explainer
     from partswap.models.open import open_classifier
     from partswap.models.precision import check_device
-    from partswap.options import check_options
-    from partswap.progress import bars
     from partswap.search import METHODS
     from partswap.search.settings import changed
+    from partswap.utils.options import check_options
+    from partswap.utils.progress import bars
 
     given = check_options(METHODS.get(method), settings, what=f"the method {method}", word="setting")
     # What makes no sense is refused before the model is opened.
@@ -195,8 +195,8 @@ def open_explainer(
 
 def check_outputs(count: int, save: Path | None, plot: Path | None) -> None:
     """Raise an error, before anything is computed, if what is asked for cannot be written."""
-    from partswap.figures import check_format
-    from partswap.store import check_writable
+    from partswap.drawing.figures import check_format
+    from partswap.utils.store import check_writable
 
     for flag, place in (("--save", save), ("--plot", plot)):
         if place is not None and count > 1 and (place.suffix or place.is_file()):
@@ -211,7 +211,7 @@ def check_outputs(count: int, save: Path | None, plot: Path | None) -> None:
 
 def _image(place: str, fetch: bool) -> Any:
     if fetch and place.lower().startswith(("http://", "https://")):
-        from partswap.images import fetch_image
+        from partswap.inputs.images import fetch_image
 
         return fetch_image(place)
     from partswap.errors import ImageError

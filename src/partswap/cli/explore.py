@@ -37,7 +37,7 @@ def explore(
     # Searches multiply matrices of ever new shapes, and oneDNN would keep the code it wrote for a thousand of them.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     from partswap.apps.explorer.serving import serve
-    from partswap.apps.web import check_free
+    from partswap.apps.security import check_free
 
     if config.data != "aviary" and config.model.startswith("aviary:"):
         raise SettingError(f"the data set is {config.data}, and there is no classifier for it.", "Name one: --model.")

@@ -18,8 +18,8 @@ def figures(
     out: Annotated[Path, output_folder("Folder for the page and its figures.")] = Path("out/figures"),
 ) -> None:
     """Explain some images and draw every kind of figure, on a page to look at."""
-    from partswap.progress import bars
-    from partswap.studies.gallery import make_gallery
+    from partswap.analysis.gallery import make_gallery
+    from partswap.utils.progress import bars
 
     if config.data == "aviary" and not config.options:
         config = config.with_(options={"per_class": 12})  # enough to choose distractors from

@@ -11,8 +11,8 @@ from partswap.cli.options import MODEL_HELP, Weights, console, say, with_prepara
 if TYPE_CHECKING:
     from torch import nn
 
+    from partswap.inputs.preprocess import Preprocess
     from partswap.models.stated import Stated
-    from partswap.preprocess import Preprocess
 
 
 @with_preparation
@@ -28,7 +28,7 @@ def layers(
     from partswap.models.outputs import as_logits
     from partswap.models.precision import check_device, dtype_of
     from partswap.models.preprocessing import assumption, misfit
-    from partswap.progress import bars, step
+    from partswap.utils.progress import bars, step
 
     where = check_device(device)
     with step(bars, f"studying {model}"):

@@ -13,14 +13,14 @@ import typer
 from rich.console import Console
 
 from partswap.errors import SettingError, suggest
-from partswap.options import MODEL_HELP as MODEL_HELP
 from partswap.runs.config import PREPARATION, RunConfig, flags_of, read_config
-from partswap.terminal import wrapped
+from partswap.utils.options import MODEL_HELP as MODEL_HELP
+from partswap.utils.terminal import wrapped
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
-    from partswap.explainer import Explainer
-    from partswap.runs.workbench import Workbench
+    from partswap.explainer.explainer import Explainer
+    from partswap.runs.context import RunContext
 
 console = Console()
 
@@ -49,7 +49,7 @@ def output_picture(text: str) -> Any:
 
 def writable_picture(place: Path) -> Path:
     """Return where a picture goes, after checking that one can be written there."""
-    from partswap.images import check_picture
+    from partswap.inputs.images import check_picture
 
     _writable(place, folder=False)
     check_picture(place)
@@ -119,7 +119,7 @@ def _check_precision(name: str) -> str:
 
 
 def _check_cache(folder: Path | None) -> Path | None:
-    from partswap.store import check_cache
+    from partswap.utils.store import check_cache
 
     if folder is not None:
         check_cache(folder)
@@ -128,7 +128,7 @@ def _check_cache(folder: Path | None) -> Path | None:
 
 def _writable(place: Path | None, *, folder: bool) -> Path | None:
     if place is not None:
-        from partswap.store import check_writable
+        from partswap.utils.store import check_writable
 
         check_writable(place, folder=folder)
     return place
@@ -228,13 +228,13 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def open_bench(config: RunConfig) -> Workbench:
+def open_bench(config: RunConfig) -> RunContext:
     """Return data, classifier and auxiliary of a configuration; say what cannot be read, and show progress."""
-    from partswap.progress import bars
-    from partswap.runs.workbench import open_workbench
+    from partswap.runs.context import open_run_context
+    from partswap.utils.progress import bars
 
     hush_warnings()
-    bench = open_workbench(on_device(config), bars)
+    bench = open_run_context(on_device(config), bars)
     say_skipped(config.options, bench.data)
     say_notes(bench.explainer)
     return bench
@@ -244,7 +244,7 @@ def hush_warnings() -> None:
     """Let no warning be shown that is a note of an explainer, too: the command prints notes."""
     import warnings
 
-    from partswap.explainer import PartswapWarning
+    from partswap.explainer.explainer import PartswapWarning
 
     warnings.simplefilter("ignore", PartswapWarning)
 

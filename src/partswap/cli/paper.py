@@ -22,15 +22,15 @@ from partswap.cli.options import (
     say_skipped,
     with_config,
 )
-from partswap.options import AUXILIARY_HELP
-from partswap.registry import registered
 from partswap.runs.config import RunConfig
+from partswap.utils.options import AUXILIARY_HELP
+from partswap.utils.registry import registered
 
 app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
 
 #: Every table with what it shows, the supplement's last.
 SUMMARIES = dict(
-    sorted(registered("partswap.studies.paper").items(), key=lambda it: (it[1].startswith("Suppl"), it[1]))
+    sorted(registered("partswap.analysis.paper").items(), key=lambda it: (it[1].startswith("Suppl"), it[1]))
 )
 
 
@@ -62,17 +62,19 @@ def _command(name: str) -> Command:
             checked("Folder of partswap train words, for the table 'language'.", check_there),
         ] = None,
     ) -> None:
+        from partswap.analysis.paper.context import TableContext, check_table, make_table
+        from partswap.analysis.tune import read_choice
         from partswap.models.auxiliaries import AuxiliaryChoice
-        from partswap.progress import bars
-        from partswap.studies.paper.lab import Lab, check_table, make_table
-        from partswap.studies.tune import read_choice
+        from partswap.utils.progress import bars
 
         auxiliaries = auxiliary or ["auto"]
         config = on_device(config).with_(auxiliary=auxiliaries[0], precision=resolve_precision(config.precision))
         check_table(name, config)
         chosen = [AuxiliaryChoice.parse(text) for text in auxiliaries if text != "none"]
         hush_warnings()
-        lab = Lab(config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], words, bars)
+        lab = TableContext(
+            config, runs or out / "runs", chosen, [read_choice(path) for path in tuned or ()], words, bars
+        )
         say_skipped(config.options, lab.bench.data)
         say_notes(lab.bench.explainer)
         result = make_table(name, lab)

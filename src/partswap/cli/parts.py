@@ -20,7 +20,7 @@ from partswap.cli.options import (
     say,
 )
 from partswap.errors import SettingError
-from partswap.options import AUXILIARY_HELP, parse_options
+from partswap.utils.options import AUXILIARY_HELP, parse_options
 
 app = typer.Typer(help="Words for the parts of your images.", no_args_is_help=True)
 
@@ -46,9 +46,9 @@ def name(
     cache: Cache = None,
 ) -> None:
     """Show the clusters of an auxiliary as pictures and ask for a word for each; no word means no part."""
+    from partswap.analysis.cluster_labels import ClusterLabeler
     from partswap.data.base import open_dataset
-    from partswap.progress import bars, step
-    from partswap.studies.clusters import Unnamed
+    from partswap.utils.progress import bars, step
 
     if out.suffix != ".json":
         raise SettingError(f"{out} is no name of a JSON file.", "Let it end in .json.")
@@ -57,7 +57,7 @@ def name(
         if not number.isdecimal() or int(number) >= clusters:
             raise SettingError(f"there is no cluster {number}.", f"Use 0 to {clusters - 1}.")
     images = open_dataset(data, path, split, **parse_options(option))
-    found = Unnamed(images, auxiliary, clusters, cache=cache, precision=resolve_precision(precision), track=bars)
+    found = ClusterLabeler(images, auxiliary, clusters, cache=cache, precision=resolve_precision(precision), track=bars)
     words = found.known(out)
     for number, word in given.items():
         words[int(number)] = None if word is None else str(word).strip() or None

@@ -23,7 +23,7 @@ def report(
 ) -> None:
     """Write a page about runs: the model's mistakes, nearest classes, all explanations to filter and sort, metrics."""
     from partswap.apps.report import collect_runs, write_report
-    from partswap.progress import bars
+    from partswap.utils.progress import bars
 
     page = write_report(collect_runs(runs, title=title, words=words, track=bars), out)
     say(f"report: {page}")

@@ -9,9 +9,9 @@ from partswap.runs.config import RunConfig
 @with_config(*RunConfig.model_fields, file=True)
 def run(config: RunConfig) -> None:
     """Explain a whole split with several methods; a killed run goes on with the same command."""
-    from partswap.progress import bars
+    from partswap.analysis.tables import metrics_table
     from partswap.runs.run import run as execute
-    from partswap.studies.tables import metrics_table
+    from partswap.utils.progress import bars
 
     hush_warnings()  # the table has the notes below it
     made = execute(config, track=bars)

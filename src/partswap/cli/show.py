@@ -18,10 +18,10 @@ def show(
     kind: Annotated[str, typer.Option(help="Kind of figure: edits, best, trace or sheet.")] = "edits",
 ) -> None:
     """Print a saved counterfactual, or draw it again."""
-    from partswap.counterfactual import Counterfactual
+    from partswap.results.counterfactual import Counterfactual
 
     if plot is not None:
-        from partswap.figures import check_format
+        from partswap.drawing.figures import check_format
 
         check_format(plot)
     cf = Counterfactual.load(path)

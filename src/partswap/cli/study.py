@@ -11,7 +11,7 @@ from partswap.cli.options import Seed, output_file, output_folder, say
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
 
 if TYPE_CHECKING:
-    from partswap.apps.study.server import Site
+    from partswap.apps.study.server import StudyState
 
 app = typer.Typer(help="Teach people with counterfactuals, and see what they learned.", no_args_is_help=True)
 
@@ -64,18 +64,18 @@ def plan(
     seed: Seed = 0,
 ) -> None:
     """Make a study from runs: lessons, tests, and who takes which."""
-    from partswap.apps.study.plan import Choices, plan_study
+    from partswap.apps.study.plan import StudyConfig, plan_study
     from partswap.apps.study.power import power_of
     from partswap.apps.study.preview import write_preview
-    from partswap.progress import bars
     from partswap.runs.folder import read_run
+    from partswap.utils.progress import bars
 
     if consent is not None and not consent.is_file():
         raise SettingError(f"there is no file {consent}.", "Give the text of the consent page.")
     known = methods or list(dict.fromkeys(name for folder in runs for name in read_run(folder).methods))
     known.sort(key=lambda name: name != ours)  # ours first: it is held against the others
     text = None if consent is None else consent.read_text("utf-8").strip()
-    choices = Choices(
+    choices = StudyConfig(
         tuple(known), ours, tuple(setups or ("random",)), pairs, participants, blocks, learning, questions, test_split,
         title, noun, text, contact, return_url, least_seconds, attention, seed,
     )  # fmt: skip
@@ -179,12 +179,17 @@ def _try(folder: Path, number: int, host: str, port: int) -> None:
             site.database.close()
 
 
-def _simulate(site: Site, count: int, noise: float, lapse: float, seed: int, folder: Path) -> None:
+def _simulate(site: StudyState, count: int, noise: float, lapse: float, seed: int, folder: Path) -> None:
     import asyncio
 
     from partswap.apps.study.serving import served
-    from partswap.apps.study.simulate import Eye, Manner, Nearest, crowd
-    from partswap.progress import bars
+    from partswap.apps.study.simulate import (
+        NearestExampleLearner,
+        RegionFeatures,
+        SimulationSettings,
+        run_simulated_participants,
+    )
+    from partswap.utils.progress import bars
 
     study = site.study
     if count > len(study.slots):
@@ -195,11 +200,15 @@ def _simulate(site: Site, count: int, noise: float, lapse: float, seed: int, fol
         raise SettingError("people have taken part in this database.", "Simulate with another one (--database).")
     # Nobody waits for them, and they do not get tired.
     site.study, site.answering = study.model_copy(update={"least_seconds": 0.0}), 1000.0
-    eye = Eye()
-    learners = [Nearest(eye) for _ in range(count)]
+    eye = RegionFeatures()
+    learners = [NearestExampleLearner(eye) for _ in range(count)]
     tokens = [site.database.add(simulated=True) for _ in range(count)]
     with served(site) as base:
-        traffic = asyncio.run(crowd(base, tokens, learners, Manner(noise, lapse, 0.0, seed), track=bars, at_once=4))
+        traffic = asyncio.run(
+            run_simulated_participants(
+                base, tokens, learners, SimulationSettings(noise, lapse, 0.0, seed), track=bars, at_once=4
+            )
+        )
     say(f"{traffic.finished} simulated participants, {len(traffic.answers)} answers, {len(traffic.errors)} errors")
     _analyse(site, folder / "simulated", None)
 
@@ -242,7 +251,7 @@ def analyse(
     seed: Seed = 0,
 ) -> None:
     """Say what people learned: accuracy per method and setup, with intervals and tests."""
-    from partswap.apps.study.analyse import Rules
+    from partswap.apps.study.analyse import ExclusionRules
     from partswap.apps.study.server import open_site
 
     simulated = folder / "simulated.db"
@@ -251,16 +260,16 @@ def analyse(
         say(f"no person has answered {folder} yet: this is about the simulated participants of {simulated}")
         database, place = f"sqlite:///{simulated.absolute()}", folder / "simulated"
     _check_answers(folder, database)
-    rules = Rules(not keep_unfinished, failed_checks, least_answer, knew)
+    rules = ExclusionRules(not keep_unfinished, failed_checks, least_answer, knew)
     _analyse(open_site(folder, database), out or place, rules, seed)
 
 
-def _analyse(site: Site, out: Path, rules: Any, seed: int = 0) -> None:
+def _analyse(site: StudyState, out: Path, rules: Any, seed: int = 0) -> None:
     from partswap.apps.study import analyse as study_analysis
     from partswap.apps.study.export import answers_table
 
     answers = answers_table(site.study, site.database)
-    rules = rules or study_analysis.Rules()
+    rules = rules or study_analysis.ExclusionRules()
     found = study_analysis.analyse(answers, site.study.titles, rules, seed=seed)
     study_analysis.write_analysis(found, answers, out)
     say(study_analysis.table_markdown(found))

@@ -30,7 +30,7 @@ from partswap.cli.options import (
     with_preparation,
 )
 from partswap.errors import SettingError
-from partswap.options import parse_options
+from partswap.utils.options import parse_options
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
@@ -128,10 +128,10 @@ def classifier(
     threads: Threads = None,
 ) -> None:
     """Fine-tune a classifier; a killed run goes on with the same command."""
-    from partswap.progress import bars
     from partswap.training.classifier import train_classifier
     from partswap.training.devices import check_processes, launch
-    from partswap.training.plan import Plan
+    from partswap.training.plan import TrainingPlan
+    from partswap.utils.progress import bars
 
     _check(out, device)
     if device is not None and processes > 1:
@@ -146,7 +146,7 @@ def classifier(
         from partswap.models.open import start_of
 
         arch = (start_of(start)[0] if start else None) or "vgg16"
-    plan = Plan(arch, start, freeze, views, freeze_norm, resize, pooled_start)
+    plan = TrainingPlan(arch, start, freeze, views, freeze_norm, resize, pooled_start)
     learn, measure = _open(data, path, option, train_split, test_split)
 
     def run(accelerator: Any) -> None:
@@ -190,15 +190,15 @@ def parts(
     threads: Threads = None,
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
-    from partswap.progress import bars
     from partswap.training.parts import train_parts
-    from partswap.training.plan import Plan
+    from partswap.training.plan import TrainingPlan
+    from partswap.utils.progress import bars
 
     _check(out, device)
     use_threads(threads)
     recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
                      weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
-    plan = Plan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
+    plan = TrainingPlan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
     learn, measure = _open(data, path, option, train_split, test_split)
     train_parts(learn, measure, plan, recipe, out, layer=layer, cache=cache, track=bars, console=console, device=device)
 
@@ -232,9 +232,9 @@ def auxiliary(
     threads: Threads = None,
 ) -> None:
     """Learn which regions of your images show the same part, without labels; minutes on two cores."""
-    from partswap.progress import bars
-    from partswap.studies.matching import measure_auxiliary
+    from partswap.analysis.matching import measure_auxiliary
     from partswap.training.auxiliary import MatchRecipe, train_auxiliary
+    from partswap.utils.progress import bars
 
     _check(out, None)
     use_threads(threads)
@@ -280,8 +280,8 @@ def words(
 ) -> None:
     """Learn the attributes of a data set as words for a classifier's counterfactuals."""
     from partswap.models.open import open_classifier
-    from partswap.progress import bars, step
     from partswap.training.words import check_words, train_words
+    from partswap.utils.progress import bars, step
 
     _check(out, None)
     use_threads(threads)
@@ -298,15 +298,15 @@ def words(
 def _check(out: Path, device: str | None) -> None:
     """Raise an error if the folder is someone else's, or the device is not here, before images are read."""
     from partswap.models.precision import training_device
-    from partswap.store import refuse_strangers
+    from partswap.utils.store import ensure_own_folder
 
-    refuse_strangers(out, "training", ["model.json", "training.json"], ["*checkpoint-*", ".*.tmp"])
+    ensure_own_folder(out, "training", ["model.json", "training.json"], ["*checkpoint-*", ".*.tmp"])
     training_device(device)
 
 
 def _open(data: str, path: Path | None, option: list[str] | None, *splits: str) -> list[Dataset]:
     from partswap.data.base import open_dataset
-    from partswap.progress import bars, step
+    from partswap.utils.progress import bars, step
 
     options = parse_options(option)
     with step(bars, "opening the data set"):

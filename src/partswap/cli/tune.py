@@ -18,8 +18,8 @@ from partswap.cli.options import (
     with_config,
 )
 from partswap.errors import SettingError
-from partswap.options import AUXILIARY_HELP
 from partswap.runs.config import RunConfig
+from partswap.utils.options import AUXILIARY_HELP
 
 
 @with_config(
@@ -42,10 +42,10 @@ def tune(
     out: Annotated[Path, output_folder("Folder for the table and the plot.")] = Path("out/tune"),
 ) -> None:
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
-    from partswap.progress import bars
-    from partswap.store import write_json
-    from partswap.studies.tune import LAMBDAS, TAUS, trials
-    from partswap.studies.tune import tune as run
+    from partswap.analysis.tune import LAMBDAS, TAUS, trials
+    from partswap.analysis.tune import tune as run
+    from partswap.utils.progress import bars
+    from partswap.utils.store import write_json
 
     config = config.with_(auxiliary=auxiliary, split=split)
     trials(method, lam or LAMBDAS, tau or TAUS)  # before anything is opened

@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from partswap.cut.layout import Layout
-from partswap.cut.mirror import EvalModule, quiet
+from partswap.cut.shadow_copy import EvalModule, no_side_effects
 from partswap.cut.trace import PREFIX, Trace
 from partswap.errors import CutError
 
@@ -146,7 +146,7 @@ class _Shapes:
 
     def _seen(self, node: fx.Node) -> list[Any]:
         """Return what a node gives for two and for three images, computing no more than it needs."""
-        with quiet(self.probe.device), self.fake or nullcontext():
+        with no_side_effects(self.probe.device), self.fake or nullcontext():
             if not self.runners:
                 for images in (self.probe[:2], self.probe[[0, 1, 0]]):
                     runner = fx.Interpreter(self.trace.root, garbage_collect_values=False, graph=self.trace.graph)

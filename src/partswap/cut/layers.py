@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NoReturn, TypeGuard
 from torch import Tensor, fx, nn
 
 from partswap.cut.graph import clean_nodes
-from partswap.cut.study import Study
+from partswap.cut.inspection import ModelInspection
 from partswap.errors import LayerError
 from partswap.grid import GridShape
 
 if TYPE_CHECKING:
-    from partswap.terminal import FittedTable
+    from partswap.utils.terminal import FittedTable
 
 # A chain of plain layers no longer than this is one thing (a stem, a down-sampling) and not a network.
 SHORT_CHAIN = 6
@@ -78,7 +78,7 @@ def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
 
 def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> FittedTable:
     """Return `list_layers` as a table for the terminal, with the default marked."""
-    from partswap.terminal import FittedTable
+    from partswap.utils.terminal import FittedTable
 
     rows = []
     for info in list_layers(model, probe=probe):
@@ -88,13 +88,13 @@ def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> FittedTabl
     return FittedTable(columns, rows, title=f"Where {type(model).__name__} can be cut", right={2})
 
 
-def _studied(model: nn.Module, probe: Tensor | None) -> Study:
-    study = Study(model, probe)
+def _studied(model: nn.Module, probe: Tensor | None) -> ModelInspection:
+    study = ModelInspection(model, probe)
     study.check_logits()
     return study
 
 
-def choose_default(study: Study) -> str:
+def choose_default(study: ModelInspection) -> str:
     """Return the default layer of a model that has been studied."""
     for name in default_layers(study):
         if (study.has_graph or study.replays(name)) and study.matters(name):
@@ -102,7 +102,7 @@ def choose_default(study: Study) -> str:
     return choose_default(study) if study.settle() else no_default(study)
 
 
-def default_layers(study: Study) -> Iterator[str]:
+def default_layers(study: ModelInspection) -> Iterator[str]:
     """Yield the layers to cut at by default, the best first.
 
     Without a graph they were not tried; and a ViT may not read its cells any more. Trying costs a pass or two each.
@@ -114,7 +114,7 @@ def default_layers(study: Study) -> Iterator[str]:
         names.remove(name)
 
 
-def no_default(study: Study) -> NoReturn:
+def no_default(study: ModelInspection) -> NoReturn:
     """Raise the error that there is no layer to cut at."""
     raise LayerError(
         f"{type(study.twin).__name__} has no layer that gives a grid and can be cut cleanly.",
@@ -122,7 +122,7 @@ def no_default(study: Study) -> NoReturn:
     )
 
 
-def _block_ends(study: Study, places: Mapping[str, Sequence[str]]) -> list[str]:
+def _block_ends(study: ModelInspection, places: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the places, with a block in place of its parts where it can be cut within."""
     grids = {name: study.layout(name).grid for name in places}
     modules = {n: study.twin.get_submodule(n) for name in places for n in (name, *places[name])}
@@ -146,7 +146,7 @@ def _block_ends(study: Study, places: Mapping[str, Sequence[str]]) -> list[str]:
     return [name for name in ends if not name.startswith(parts)]
 
 
-def _preferred(study: Study, names: Sequence[str]) -> str:
+def _preferred(study: ModelInspection, names: Sequence[str]) -> str:
     """Return the place among `names` at which to cut."""
     modules = {name: study.twin.get_submodule(name) for name in names}
     cells = {name: study.layout(name).grid.cells for name in names}
@@ -176,7 +176,7 @@ def _preferred(study: Study, names: Sequence[str]) -> str:
     return next(name for name in last if type(modules[name]) is kind)
 
 
-def find_places(study: Study, *, all_matter: bool = True) -> dict[str, list[str]]:
+def find_places(study: ModelInspection, *, all_matter: bool = True) -> dict[str, list[str]]:
     """Return the names of the places to cut, each with the other names of the same tensor.
 
     Without `all_matter` those that only passes through the network can rule out are among them.
@@ -204,7 +204,7 @@ def find_places(study: Study, *, all_matter: bool = True) -> dict[str, list[str]
     return _thinned(study.twin, places)
 
 
-def _units(study: Study, clean: Mapping[str, object] | None) -> list[str]:
+def _units(study: ModelInspection, clean: Mapping[str, object] | None) -> list[str]:
     """Return blocks, and plain layers outside of blocks, in the order they finish."""
     stack: list[tuple[str, nn.Module]] = [("", study.twin)]
     units = set()
@@ -234,7 +234,7 @@ def _is_unit(path: str, module: nn.Module, clean: Mapping[str, object] | None) -
     return not isinstance(module, _CONTAINERS) and not any(_repeats(part) for part in module.modules())
 
 
-def _is_most(study: Study, path: str, module: nn.Module) -> bool:
+def _is_most(study: ModelInspection, path: str, module: nn.Module) -> bool:
     """Tell whether a module is most of the network, down to pooled features or logits; it is wrapped, then."""
     return 2 * _mixers(module) > _mixers(study.twin) and not _is_plain(module) and not study.is_grid(path)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap.errors import LayerError, ShapeError
-from partswap.grid import Grids, GridShape
+from partswap.grid import FeatureGrids, GridShape
 
 # Class token, distillation token and registers: no common network has more of them.
 MAX_PREFIX = 8
@@ -26,19 +26,19 @@ class Layout:
     channels: int
     prefix: int = 0  #: tokens before the first cell
 
-    def to_grid(self, raw: Tensor) -> Grids:
+    def to_grid(self, raw: Tensor) -> FeatureGrids:
         """Return the grids of a raw output; prefix tokens are their context."""
         if self.kind == "nchw":
-            return Grids(raw)
+            return FeatureGrids(raw)
         if self.kind == "nhwc":
-            return Grids(raw.permute(0, 3, 1, 2).contiguous())
+            return FeatureGrids(raw.permute(0, 3, 1, 2).contiguous())
         if raw.shape[1] != self.prefix + self.grid.cells:
             raise ShapeError(
                 f"these images give {raw.shape[1]} tokens, not {self.prefix} + {self.grid.cells}.",
                 "Cut the model again with `probe` a batch of images of this size.",
             )
         cells = raw[:, self.prefix :].transpose(1, 2).reshape(len(raw), -1, *self.grid)
-        return Grids(cells, raw[:, : self.prefix] if self.prefix else None)
+        return FeatureGrids(cells, raw[:, : self.prefix] if self.prefix else None)
 
     def to_raw(self, grid: Any, context: Any = None) -> Any:
         """Undo `to_grid`; takes tensors, or fx proxies to record the same steps in a graph."""

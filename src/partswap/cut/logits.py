@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from partswap.errors import CutError, InputError, NonFiniteError, PartswapError
 
 if TYPE_CHECKING:
-    from partswap.cut.mirror import Survey
+    from partswap.cut.shadow_copy import ForwardRecord
 
 ONLY = "partswap explains image classifiers, which return logits (images, classes)."
 #: What models of transformers are for, by how their classes' names end; all else is told by what is returned.
@@ -46,7 +46,7 @@ FEATURES = {"last_hidden_state", "pooler_output", "image_embeds"}
 _ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh)
 
 
-def check_logits(model: nn.Module, seen: Survey) -> Tensor:
+def check_logits(model: nn.Module, seen: ForwardRecord) -> Tensor:
     """Return what a model gave for the probe if it is finite logits of shape ``(images, classes)``."""
     output, images = seen.logits, seen.image[0]
     if not isinstance(output, Tensor):
@@ -68,7 +68,7 @@ def check_logits(model: nn.Module, seen: Survey) -> Tensor:
     return output
 
 
-def check_classifier(model: nn.Module, seen: Survey) -> None:
+def check_classifier(model: nn.Module, seen: ForwardRecord) -> None:
     """Raise an error if a model's classifier was taken away: what it returns are features, and no classes."""
     output = seen.logits
     if not isinstance(output, Tensor) or output.ndim < 2:
@@ -85,7 +85,7 @@ def check_classifier(model: nn.Module, seen: Survey) -> None:
         )
 
 
-def has_classifier(model: nn.Module, seen: Survey) -> bool:
+def has_classifier(model: nn.Module, seen: ForwardRecord) -> bool:
     """Tell whether a model seems to end in a classifier: what has weights last gives the logits themselves."""
     modules, ran = _leaves(model, seen)
     # What is quantised keeps its weights where they are no parameters.
@@ -129,7 +129,7 @@ def wrapped(logits: str) -> str:
     )
 
 
-def _no_tensor(model: nn.Module, output: Any, seen: Survey) -> CutError:
+def _no_tensor(model: nn.Module, output: Any, seen: ForwardRecord) -> CutError:
     """Return what to tell of a model that returns several things."""
     images, name, kind = seen.image[0], type(model).__name__, type(output).__name__
     problem = f"the model returns a {kind}, not only the logits as one tensor"
@@ -161,7 +161,7 @@ def _no_tensor(model: nn.Module, output: Any, seen: Survey) -> CutError:
     )
 
 
-def _no_rows(model: nn.Module, output: Tensor, seen: Survey) -> CutError:
+def _no_rows(model: nn.Module, output: Tensor, seen: ForwardRecord) -> CutError:
     """Return what to tell of a model whose tensor is no row of logits per image."""
     shape, size = tuple(output.shape), seen.image[1:]
     task = _task(model, output, size)
@@ -223,21 +223,21 @@ def _is_map(value: Any, size: Sequence[int]) -> bool:
     return all(4 * cells >= side for cells, side in zip(value.shape[2:], size, strict=True))
 
 
-def _classes(model: nn.Module, seen: Survey) -> int | None:
+def _classes(model: nn.Module, seen: ForwardRecord) -> int | None:
     """Return how many classes the last linear layer that ran tells apart, None if there is none."""
     modules = dict(model.named_modules())
     layers = [modules[name] for name in seen.shapes if isinstance(modules.get(name), nn.Linear)]
     return int(layers[-1].out_features) if layers and isinstance(layers[-1], nn.Linear) else None
 
 
-def _ends_in_identity(model: nn.Module, seen: Survey) -> bool:
+def _ends_in_identity(model: nn.Module, seen: ForwardRecord) -> bool:
     modules, ran = _leaves(model, seen)
     if not ran or not isinstance(modules[ran[-1]], nn.Identity | nn.Sequential):
         return False
     return bool(seen.shapes[ran[-1]] == tuple(seen.logits.shape))
 
 
-def _leaves(model: nn.Module, seen: Survey) -> tuple[dict[str, nn.Module], list[str]]:
+def _leaves(model: nn.Module, seen: ForwardRecord) -> tuple[dict[str, nn.Module], list[str]]:
     """Return all modules, and the names of those without parts that ran, in order; a quantised layer is one."""
     modules = dict(model.named_modules())
     whole = {

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, fx, nn
 
 from partswap.cut.graph import CrossingError, clean_nodes, graph_after, graph_before
+from partswap.cut.inspection import ModelInspection
 from partswap.cut.layout import Layout
-from partswap.cut.mirror import EvalModule, check_layer, layer_name, same, sample
 from partswap.cut.replay import ReplayFeatures, ReplayHead
-from partswap.cut.study import Study
+from partswap.cut.shadow_copy import EvalModule, check_layer, equal_outputs, layer_name, sample
 from partswap.cut.trace import Trace
 from partswap.errors import CutError, LayerError, NondeterministicModelError, ShapeError
-from partswap.grid import Grids, GridShape
-from partswap.progress import Advance, Track, no_progress
+from partswap.grid import FeatureGrids, GridShape
+from partswap.utils.progress import Advance, Track, no_progress
 
 Route = Literal["fx", "export", "replay"]
 #: Study, graph, and a cut that was checked.
@@ -32,7 +32,7 @@ ROWS = [1, 0, 1]
 
 
 class Features(EvalModule):
-    """Images ``(n, 3, H, W)`` to `Grids`: grids ``(n, d, h, w)``, and what the network keeps besides the cells.
+    """Images ``(n, 3, H, W)`` to `FeatureGrids`: grids ``(n, d, h, w)``, and what the network keeps besides the cells.
 
     Grids are float32 whatever the network computes in; `dtype` is what `body` takes its images in.
     """
@@ -44,7 +44,7 @@ class Features(EvalModule):
         self.dtype = dtype
         self.train()
 
-    def forward(self, images: Tensor) -> Grids:
+    def forward(self, images: Tensor) -> FeatureGrids:
         """Return the grids of images."""
         grids = self.grids(self.body(images.to(self.dtype)))
         shape = GridShape(*grids.values.shape[-2:])
@@ -55,10 +55,10 @@ class Features(EvalModule):
             )
         return grids
 
-    def grids(self, raw: Tensor) -> Grids:
+    def grids(self, raw: Tensor) -> FeatureGrids:
         """Return the grids of what `body` gives."""
         values, context = self.layout.to_grid(raw)
-        return Grids(values.float(), None if context is None else context.float())
+        return FeatureGrids(values.float(), None if context is None else context.float())
 
 
 class Head(EvalModule):
@@ -76,9 +76,9 @@ class Head(EvalModule):
         self.needs_context = layout.prefix > 0
         self.train()
 
-    def forward(self, grids: Grids | Tensor) -> Tensor:
+    def forward(self, grids: FeatureGrids | Tensor) -> Tensor:
         """Return the logits of grids; a plain tensor will do where no context is needed."""
-        grids = grids if isinstance(grids, Grids) else Grids(grids)
+        grids = grids if isinstance(grids, FeatureGrids) else FeatureGrids(grids)
         expected = (self.layout.channels, *self.layout.grid)
         if grids.values.ndim != 4 or tuple(grids.values.shape[1:]) != expected:
             raise ShapeError(
@@ -120,9 +120,9 @@ class Cut:
     Parameters
     ----------
     features : Features
-        Images ``(n, 3, H, W)`` to `Grids`.
+        Images ``(n, 3, H, W)`` to `FeatureGrids`.
     head : Head
-        `Grids`, or plain grids ``(m, d, h, w)``, to logits ``(m, classes)``.
+        `FeatureGrids`, or plain grids ``(m, d, h, w)``, to logits ``(m, classes)``.
     layer : str
         Where the cut is.
     grid, channels, classes : GridShape, int, int
@@ -175,7 +175,7 @@ def cut_network(
         How far ``head(features(probe))`` may be from ``model(probe)``, relative to logits larger than 1; a model in
         half precision may be as far off as its own rounding.
     track : Track
-        Shows progress; see `partswap.progress`.
+        Shows progress; see `partswap.utils.progress`.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def cut_network(
     torch.Size([4, 8, 7, 7])
     """
     with track(f"studying {type(model).__name__}", STEPS) as advance:
-        study = Study(model, probe)
+        study = ModelInspection(model, probe)
         study.check_logits()
         advance(1)
         return cut_studied(study, None if layer is None else layer_name(model, layer), atol=atol, advance=advance)
@@ -223,7 +223,7 @@ def one_by_one(cut: Cut) -> Cut:
 
 
 def cut_studied(
-    study: Study, layer: str | None = None, *, atol: float = 1e-4, advance: Advance = lambda _steps: None
+    study: ModelInspection, layer: str | None = None, *, atol: float = 1e-4, advance: Advance = lambda _steps: None
 ) -> Cut:
     """Cut a model that has been studied; `advance` is told of the `STEPS` that are left after the study."""
     next(study.traces(), None)
@@ -233,7 +233,7 @@ def cut_studied(
     return cut
 
 
-def _cut_at(study: Study, layer: str, atol: float) -> Cut:
+def _cut_at(study: ModelInspection, layer: str, atol: float) -> Cut:
     check_layer(study.twin, layer, study.survey.shapes)
     cut, reads_cells = _checked_cut(study, layer, atol)
     if not reads_cells:
@@ -244,7 +244,7 @@ def _cut_at(study: Study, layer: str, atol: float) -> Cut:
     return cut
 
 
-def _cut_by_default(study: Study, atol: float) -> Cut:
+def _cut_by_default(study: ModelInspection, atol: float) -> Cut:
     from partswap.cut.layers import default_layers, no_default  # they need the same study; layers sits beside this file
 
     for layer in default_layers(study):
@@ -259,7 +259,7 @@ def _cut_by_default(study: Study, atol: float) -> Cut:
     return _cut_by_default(study, atol) if study.settle() else no_default(study)
 
 
-def _checked_cut(study: Study, layer: str, atol: float) -> tuple[Cut, bool]:
+def _checked_cut(study: ModelInspection, layer: str, atol: float) -> tuple[Cut, bool]:
     """Return the first cut that reproduces the model, and whether the logits depend on the cells."""
     dtype = study.survey.samples[layer].dtype if layer in study.survey.samples else None
     if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
@@ -293,7 +293,7 @@ class _OtherLogitsError(Exception):
 
 
 def _cuts(
-    study: Study, layer: str, layout: Layout, failures: list[str]
+    study: ModelInspection, layer: str, layout: Layout, failures: list[str]
 ) -> Iterator[tuple[Route, Features, Head, Callable[..., Head] | None]]:
     """Yield the cut by every route that can make one, best first; note in `failures` why others cannot.
 
@@ -325,11 +325,16 @@ def _cuts(
 
 
 def _tried(
-    study: Study, layer: str, features: Features, head: Head, make_head: Callable[..., Head] | None, atol: float
+    study: ModelInspection,
+    layer: str,
+    features: Features,
+    head: Head,
+    make_head: Callable[..., Head] | None,
+    atol: float,
 ) -> tuple[Head, bool]:
     """Return a head that with the features equals the model on the probe, and whether it reads the cells."""
     raw = features.body(study.survey.probe.clone())  # a model may write into its input
-    if not same(sample(raw), study.survey.samples[layer], atol):
+    if not equal_outputs(sample(raw), study.survey.samples[layer], atol):
         raise _OtherLogitsError("the features are not what the layer gives")
     grids = features.grids(raw)
     three = grids.at(ROWS)
@@ -341,28 +346,30 @@ def _tried(
     return head, _reads_cells(study, head, grids, logits)
 
 
-def _checked_logits(study: Study, head: Head, grids: Grids, three: Grids, atol: float) -> Tensor:
+def _checked_logits(
+    study: ModelInspection, head: Head, grids: FeatureGrids, three: FeatureGrids, atol: float
+) -> Tensor:
     """Return the logits of the probe's `ROWS`; an error says in what they are not the model's."""
     expected = study.survey.logits
     found: Tensor = head(three)
-    if not same(found, expected[ROWS], atol):
-        if not isinstance(head.body, ReplayHead) and same(head(grids), expected, atol):
+    if not equal_outputs(found, expected[ROWS], atol):
+        if not isinstance(head.body, ReplayHead) and equal_outputs(head(grids), expected, atol):
             raise _OtherLogitsError("the head depends on the number of grids it is given")
         raise _OtherLogitsError(f"logits differ by {float((found - expected[ROWS]).abs().max()):.2g}")
     return found
 
 
-def _reads_cells(study: Study, head: Head, grids: Grids, logits: Tensor) -> bool:
+def _reads_cells(study: ModelInspection, head: Head, grids: FeatureGrids, logits: Tensor) -> bool:
     """Tell whether the logits of `ROWS` become others with the cells of the other image beside the same context."""
     if grids.context is None or not study.tells_apart:
         return True
     others = [1 - row for row in ROWS]
-    found = head(Grids(grids.values[others], grids.context[ROWS]))
+    found = head(FeatureGrids(grids.values[others], grids.context[ROWS]))
     # Where nothing reads the cells the very same numbers come out, whatever their precision.
-    return not same(found, logits)
+    return not equal_outputs(found, logits)
 
 
-def _crossing(study: Study, trace: Trace, layer: str) -> LayerError:
+def _crossing(study: ModelInspection, trace: Trace, layer: str) -> LayerError:
     nearest = study.nearest_clean(trace, layer)
     return LayerError(
         f"layer {layer!r} cannot be cut: other tensors that depend on the image bypass it "

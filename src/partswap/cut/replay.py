@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from partswap.cut.layout import Layout
-from partswap.cut.mirror import EvalModule, first_tensor
+from partswap.cut.shadow_copy import EvalModule, first_tensor
 from partswap.errors import LayerError
 
 
-class Reached(BaseException):  # a network's own `except Exception` must not swallow it
+class StopForward(BaseException):  # a network's own `except Exception` must not swallow it
     """Ends a forward pass with a layer's output."""
 
     def __init__(self, output: Any) -> None:
@@ -62,12 +62,12 @@ class ReplayFeatures(EvalModule):
         """Run up to the layer."""
 
         def act(output: Any) -> Any:
-            raise Reached(output)
+            raise StopForward(output)
 
         try:
             with hooked(self.twin, self.layer, self.calls, act):
                 self.twin(images)
-        except Reached as reached:
+        except StopForward as reached:
             found = first_tensor(reached.output)
             assert found is not None  # the probe gave a tensor here
             return found

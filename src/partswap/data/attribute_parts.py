@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partswap.data.base import Attributes, Meaning
-from partswap.sides import merge_sides
+from partswap.utils.sides import merge_sides
 
 #: Start of an attribute's group -> part.
 GROUPS = {"has_bill_": "beak", "has_under_tail_": "tail", "has_upper_tail_": "tail"} | {

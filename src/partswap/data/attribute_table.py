@@ -22,7 +22,7 @@ import numpy as np
 from partswap.data.base import Attributes, Meaning
 from partswap.data.text import read_text
 from partswap.errors import DataError, suggest
-from partswap.models.names import plain
+from partswap.models.names import normalize_name
 
 COLUMNS = ("class", "attribute", "value")
 
@@ -38,13 +38,13 @@ def read_attributes(path: Path, classes: Sequence[str]) -> Attributes:
             f"Its first line must be {','.join(COLUMNS)}, or with part as well.",
         )
     rows.fieldnames = names
-    known = {plain(name): k for k, name in enumerate(classes)}
+    known = {normalize_name(name): k for k, name in enumerate(classes)}
     had: dict[Meaning, set[int]] = {}
     for number, row in enumerate(rows, 2):
         cells = {name: (row.get(name) or "").strip() for name in (*COLUMNS, "part")}
         if not all(cells[name] for name in COLUMNS):
             raise DataError(f"line {number} of {path} is not complete.", f"Give {', '.join(COLUMNS)}.")
-        if plain(cells["class"]) not in known:
+        if normalize_name(cells["class"]) not in known:
             raise DataError(
                 f"line {number} of {path}: there is no class {cells['class']!r}.",
                 suggest(cells["class"], classes) or "Use the names of the class folders.",
@@ -52,7 +52,7 @@ def read_attributes(path: Path, classes: Sequence[str]) -> Attributes:
         words = cells["attribute"].split()
         part = cells["part"] or " ".join(words[:-1]) or None
         meaning = Meaning(part, cells["attribute"], cells["value"])
-        had.setdefault(meaning, set()).add(known[plain(cells["class"])])
+        had.setdefault(meaning, set()).add(known[normalize_name(cells["class"])])
     if not had:
         raise DataError(f"{path} holds no attribute.", "Give at least one row.")
     share = np.zeros((len(classes), len(had)))

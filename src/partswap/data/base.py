@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from partswap.errors import SettingError, suggest
-from partswap.options import check_options
-from partswap.registry import Registry
+from partswap.utils.options import check_options
+from partswap.utils.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from partswap.data.base import Dataset, Sample, check_split, digest
 from partswap.data.rle import RunLengths
 from partswap.data.text import Faults, complain
 from partswap.errors import DataError, ImageError
-from partswap.images import read_image
-from partswap.sides import merge_sides as merge
+from partswap.inputs.images import read_image
+from partswap.utils.sides import merge_sides as merge
 
 #: Files that can be transparent, by suffix.
 TRANSPARENT = (".avif", ".gif", ".png", ".tga", ".tif", ".tiff", ".webp")

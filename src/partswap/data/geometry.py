@@ -17,8 +17,8 @@ from partswap import _vision
 from partswap.data.base import Sample
 from partswap.data.files import by_part
 from partswap.errors import SettingError
-from partswap.preprocess import Preprocess
-from partswap.sides import swap_sides
+from partswap.inputs.preprocess import Preprocess
+from partswap.utils.sides import swap_sides
 
 
 def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:

@@ -1,7 +1,7 @@
 """The parts that an explanation swaps, for SCOUT's measures (Wang & Vasconcelos 2020)."""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import Evidence, Parts, all_known
+from partswap.results.counterfactual import Counterfactual
 
 
 def swapped_parts(cf: Counterfactual, evidence: Evidence) -> tuple[Parts, Parts] | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypeVar
 
-from partswap.counterfactual import Counterfactual
 from partswap.data.on_grid import CellFacts
 from partswap.metrics.bootstrap import Interval, interval, mean, show_mean
-from partswap.registry import Registry
+from partswap.results.counterfactual import Counterfactual
+from partswap.utils.registry import Registry
 
 T = TypeVar("T")
 Parts = frozenset[str]

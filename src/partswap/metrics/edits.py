@@ -1,7 +1,7 @@
 """#Edits: how many swaps does it take?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("edits")

@@ -1,7 +1,7 @@
 """Evaluations: how often does the head run for an explanation?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("evaluations")

@@ -1,7 +1,7 @@
 """Flip rate: how often does the model end up saying the target?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("flip_rate")

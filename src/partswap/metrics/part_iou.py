@@ -1,8 +1,8 @@
 """Part-IoU: do both sides of an explanation show the same parts?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics._parts import swapped_parts
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("part_iou")

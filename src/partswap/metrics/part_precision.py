@@ -1,8 +1,8 @@
 """Part precision: are the swapped parts ones in which the two classes truly differ?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics._parts import found_and_true
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("part_precision")

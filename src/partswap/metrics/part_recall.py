@@ -1,8 +1,8 @@
 """Part recall: are the parts in which the two classes truly differ among the swapped ones?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics._parts import found_and_true
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("part_recall")

@@ -1,7 +1,7 @@
 """Pixel flip rate: with the regions pasted into the image, does the whole network say the target?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("pixel_flip")

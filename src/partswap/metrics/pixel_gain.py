@@ -1,7 +1,7 @@
 """Pixel gain: how much does the probability of the target rise with the regions pasted into the image?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("pixel_gain")

@@ -1,7 +1,7 @@
 """Seconds: how long does an explanation take?"""
 
-from partswap.counterfactual import Counterfactual
 from partswap.metrics.base import METRICS, Evidence, Metric
+from partswap.results.counterfactual import Counterfactual
 
 
 @METRICS.register("seconds")

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from partswap._version import __version__
 from partswap.errors import FileFormatError, PartswapError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.preprocessing import recorded_preprocess
 from partswap.models.weights import load_strictly, read_weights, write_tensors
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
-from partswap.store import read_json, write_json
+from partswap.utils.store import read_json, write_json
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.errors import CutError, MissingDependencyError, PartswapError, UnknownNameError
-from partswap.preprocess import Preprocess
-from partswap.transforms import CustomPreprocess
+from partswap.inputs.preprocess import Preprocess
+from partswap.inputs.transforms import CustomPreprocess
 
 
 class HuggingFaceClassifier(nn.Module):

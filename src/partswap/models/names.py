@@ -6,6 +6,7 @@ import json
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ NESTED = ("id2label", "label2id", "class_to_idx", "class_names", "classes", "nam
 NUMBERED = re.compile(r"(\d+)(?:(?:\s*[,:;]\s*|[.)]?\s+)(\S.*))?")
 
 
-def numbered(count: int) -> list[str]:
+def placeholder_names(count: int) -> list[str]:
     """Return stand-ins for unknown class names."""
     return [f"class {k}" for k in range(count)]
 
@@ -119,11 +120,13 @@ def _of_mapping(found: Mapping[Any, Any], where: str) -> list[str]:
 
 def _in_order(pairs: Sequence[tuple[int, str]], where: str) -> list[str]:
     """Return names in the order of their numbers, which begin with 0 or 1 and leave none out."""
+    if not pairs:
+        return []
     numbers = sorted(number for number, _ in pairs)
-    for number, after in zip(numbers, [*numbers[1:], None], strict=True):
-        if number == after:
+    for number, following in pairwise(numbers):
+        if number == following:
             raise FileFormatError(f"{where} names the class {number} twice.", "Give every class its own number.")
-    first = numbers[0] if numbers else 0
+    first = numbers[0]
     if first not in (0, 1) or numbers != list(range(first, first + len(numbers))):
         gap = next((k for k in range(first, numbers[-1]) if k not in numbers), first)
         raise FileFormatError(
@@ -154,7 +157,7 @@ def find_class(target: Any, names: Sequence[str] | None, classes: int) -> int:
         return class_index(target, classes)
     if names:
         same = [k for k, name in enumerate(names) if name == target]
-        same = same or [k for k, name in enumerate(names) if plain(name) == plain(target)]
+        same = same or [k for k, name in enumerate(names) if normalize_name(name) == normalize_name(target)]
         if len(same) == 1:
             return same[0]
         if len(same) > 1:
@@ -193,7 +196,7 @@ def class_index(target: Any, classes: int) -> int:
     return index
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a name for comparison: no number in front, no case, blanks for underscores and hyphens."""
     number, dot, rest = name.partition(".")
     name = rest if dot and rest and number.isdecimal() else name

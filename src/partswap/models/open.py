@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from partswap import aviary
 from partswap.errors import SettingError, UnknownNameError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
 from partswap.models.checkpoints import Classifier, load_classifier
-from partswap.models.names import class_names, numbered
+from partswap.models.entrypoint import is_own
+from partswap.models.names import class_names, placeholder_names
 from partswap.models.outputs import outputs_of
-from partswap.models.own import is_own
 from partswap.models.precision import device_of, dtype_of
 from partswap.models.preprocessing import as_preprocess
 from partswap.models.stated import Stated
 from partswap.models.zoo import LIBRARIES, find_architecture, load_model
-from partswap.preprocess import Preprocess
 
 
 def open_classifier(
@@ -86,7 +86,7 @@ def describe(model: nn.Module, architecture: str, names: Any = None, preprocess:
     if rows is None:  # the cut says what is wrong with it
         return Classifier(model, architecture, (), preprocess)
     classes = max(int(rows.shape[1]), 2)  # one logit speaks for two classes
-    return Classifier(model, architecture, class_names(names, model, classes) or numbered(classes), preprocess)
+    return Classifier(model, architecture, class_names(names, model, classes) or placeholder_names(classes), preprocess)
 
 
 def start_of(start: str) -> tuple[str | None, str | Mapping[str, Tensor]]:

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from partswap.cut.inspection import ModelInspection
 from partswap.cut.logits import ONLY
-from partswap.cut.mirror import layer_name, mirror, same
 from partswap.cut.network import STEPS, Cut, cut_studied, one_by_one
-from partswap.cut.study import Study
+from partswap.cut.shadow_copy import equal_outputs, layer_name, shadow_copy
 from partswap.errors import CutError
-from partswap.heads.base import Activation
+from partswap.evaluators.base import Activation
 from partswap.models.huggingface import HuggingFaceClassifier
-from partswap.notes import Note
-from partswap.progress import Track, no_progress
+from partswap.utils.notes import Note
+from partswap.utils.progress import Track, no_progress
 
 #: Logarithms stop here: a probability that is 0 in float32 has no logarithm.
 SMALLEST = 1e-30
@@ -93,7 +93,7 @@ def cut_as_logits(
     The pass that shows what the model returns is that of the study, unless something has to be done.
     """
     with track(f"studying {type(model).__name__}", STEPS) as advance:
-        study = Study(model, probe)
+        study = ModelInspection(model, probe)
         _check_trained(model)
         study.check_classifier()
         rows = _rows(study.survey.logits, len(study.survey.probe))
@@ -101,24 +101,24 @@ def cut_as_logits(
             fitting, note = _sigmoid_fitted(model, rows, study.survey.probe)
         else:
             fitting, note = _fitted(model, rows, study.survey.probe)
-        study = study if fitting is model else Study(fitting, probe)
+        study = study if fitting is model else ModelInspection(fitting, probe)
         study.check_logits()
         notes = [] if note is None else [note]
         if not notes and not study.has_classifier:
             notes.append(Note("features", _FEATURES.format(study.survey.logits.shape[1])))
         advance(1)
-        name = None if layer is None else layer_name(fitting, _inside(fitting, layer))
+        name = None if layer is None else layer_name(fitting, _logits_inside(fitting, layer))
         cut = cut_studied(study, name, advance=advance)
         if _minds_company(fitting, study):
             cut, notes = one_by_one(cut), [*notes, Note("batch", _COMPANY)]
         return fitting, cut, notes
 
 
-def _minds_company(model: nn.Module, study: Study) -> bool:
+def _minds_company(model: nn.Module, study: ModelInspection) -> bool:
     """Tell whether the logits of an image become others with another image beside it, as after dynamic quantisation."""
     probe, logits = study.survey.probe, study.survey.logits
     found = outputs_of(model, torch.cat([probe[:1], 10 * probe[1:]]))
-    return found is not None and not same(found[:1], logits[:1].to(found.dtype), 1e-4)
+    return found is not None and not equal_outputs(found[:1], logits[:1].to(found.dtype), 1e-4)
 
 
 def _check_trained(model: nn.Module) -> None:
@@ -194,7 +194,7 @@ def outputs_of(model: nn.Module, images: Tensor) -> Tensor | None:
     """Return a model's outputs in eval mode, None where they are no finite rows, one per image."""
     try:
         with torch.no_grad():
-            out = mirror(model)(images)
+            out = shadow_copy(model)(images)
     except Exception:  # the cut runs it again and says what is wrong
         return None
     return _rows(out, len(images))
@@ -209,7 +209,7 @@ def _rows(out: Any, images: int) -> Tensor | None:
     return out.float() if bool(torch.isfinite(out).all()) else None
 
 
-def _inside(model: nn.Module, layer: str | nn.Module) -> str | nn.Module:
+def _logits_inside(model: nn.Module, layer: str | nn.Module) -> str | nn.Module:
     """Return a layer of the model inside, if the model was wrapped."""
     inside = getattr(model, "model", None)
     names = dict(model.named_modules())

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from partswap.cut.network import cut_network
 from partswap.grid import GridShape
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.checkpoints import Trained, load_trained
 from partswap.models.precision import device_of
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
 
 
 class PartsDetector(nn.Module):

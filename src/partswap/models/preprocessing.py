@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import nn
 
-from partswap.cut.mirror import input_channels, make_probe, mirror, runs
+from partswap.cut.shadow_copy import input_channels, make_probe, runs, shadow_copy
 from partswap.errors import InputError, PartswapError, SettingError
+from partswap.inputs.preprocess import Preprocess
+from partswap.inputs.transforms import CustomPreprocess
 from partswap.models.huggingface import HuggingFaceClassifier, is_processor, preprocess_of_processor
-from partswap.preprocess import Preprocess
-from partswap.transforms import CustomPreprocess
 
 #: Sides of images that networks are trained with, to find out which one takes.
 SIZES = (32, 28, 64, 96, 48, 128, 160, 192, 224, 256, 299, 384, 448, 512)
@@ -63,7 +63,7 @@ def assumption(preprocess: Preprocess) -> str:
 
 def misfit(error: InputError, model: nn.Module, preprocess: Preprocess) -> InputError:
     """Return the error of a model that fails on what `preprocess` makes, with a size and channels that it takes."""
-    twin, where = mirror(model), next((p.device for p in model.parameters()), None)
+    twin, where = shadow_copy(model), next((p.device for p in model.parameters()), None)
     shapes = ((p, make_probe(twin, p.probe().to(where))) for p in _others(model, preprocess))
     taken = next((p for p, probe in shapes if runs(twin, probe)), None)
     if taken is None:

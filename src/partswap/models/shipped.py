@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from partswap.aviary import all_species
 from partswap.errors import UnknownNameError, suggest
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.small import SmallAuxiliary, SmallResNet, SmallVGG
-from partswap.preprocess import Preprocess
 
 #: Mean and standard deviation the images are standardised with, all channels alike.
 STANDARDISE = (0.45, 0.25)

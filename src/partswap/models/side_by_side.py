@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from partswap.preprocess import Preprocess
+from partswap.inputs.preprocess import Preprocess
 
 #: Joins what names the networks: ``"imagenet_resnet50,efficientnet_lite0"``.
 BESIDE = ","

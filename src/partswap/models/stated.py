@@ -11,11 +11,11 @@ from typing import Any
 from torch import nn
 
 from partswap.errors import FileFormatError, SettingError
+from partswap.inputs.preprocess import Preprocess
+from partswap.inputs.transforms import CustomPreprocess
+from partswap.models.entrypoint import is_own, load_own
 from partswap.models.huggingface import HuggingFaceClassifier, read_processor
-from partswap.models.own import is_own, load_own
 from partswap.models.preprocessing import as_preprocess, preprocess_for
-from partswap.preprocess import Preprocess
-from partswap.transforms import CustomPreprocess
 
 IMAGENET = Preprocess(224, 256)
 

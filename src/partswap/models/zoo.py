@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
+from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
+from partswap.models.entrypoint import UnknownLibraryError, call_own, check_no_file, is_own
 from partswap.models.huggingface import load_folder
-from partswap.models.own import UnknownLibraryError, call_own, check_no_file, is_own
 from partswap.models.weights import load_strictly, read_weights, start_from
-from partswap.preprocess import Preprocess
 
 LIBRARIES = ("torchvision", "timm", "partswap")
 #: How files of weights end.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from partswap.errors import FileFormatError, SettingError, suggest
-from partswap.options import AUXILIARY_HELP, MODEL_HELP, check_options, parse_options
-from partswap.registry import registered
+from partswap.utils.options import AUXILIARY_HELP, MODEL_HELP, check_options, parse_options
+from partswap.utils.registry import registered
 
 if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
@@ -41,7 +41,7 @@ WANTED = {
 }
 
 
-def about(
+def config_field(
     text: str,
     default: Any = ...,
     *,
@@ -75,74 +75,80 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    data: str = about(f"Data set: {DATASET_NAMES}.")
+    data: str = config_field(f"Data set: {DATASET_NAMES}.")
     # The path does not matter: data and weights are compared by their fingerprints.
-    path: Path | None = about("Its folder.", None, matters=False, strict=False)
-    split: str = about("Images to explain: a split of the data set (see partswap data list).", "test")
-    options: Mapping[str, Any] = about(
+    path: Path | None = config_field("Its folder.", None, matters=False, strict=False)
+    split: str = config_field("Images to explain: a split of the data set (see partswap data list).", "test")
+    options: Mapping[str, Any] = config_field(
         "NAME=VALUE for the data set (supercategory=Birds); repeat for more.", {}, flag="--option"
     )
-    model: str = about(MODEL_HELP, matters=False)
-    weights: str | None = about("Its weights: a file, or 'default' for official ones.", None, matters=False)
-    classes: str | None = about(
+    model: str = config_field(MODEL_HELP, matters=False)
+    weights: str | None = config_field("Its weights: a file, or 'default' for official ones.", None, matters=False)
+    classes: str | None = config_field(
         "Names of its classes, if it does not say them: a file (one per line, or JSON), or 'imagenet'.",
         None,
         matters=False,
         later=True,
     )
-    preprocess: str | None = about(
+    preprocess: str | None = config_field(
         "How its images are prepared, if it does not say it: imagenet, 0-1 (pixels of 0 to 1), a JSON file with size, "
         "mean and std, preprocessor_config.json, or file.py:transform.",
         None,
         later=True,
     )
-    size: str | int | None = about("Side of its images, or HEIGHTxWIDTH.", None, later=True)
-    resize: int | None = about("Short side before the crop, if it is not that of the size.", None, later=True, ge=1)
-    mean: str | float | None = about(
+    size: str | int | None = config_field("Side of its images, or HEIGHTxWIDTH.", None, later=True)
+    resize: int | None = config_field(
+        "Short side before the crop, if it is not that of the size.", None, later=True, ge=1
+    )
+    mean: str | float | None = config_field(
         "Mean per channel, on a scale of 0 to 1: 0.5,0.5,0.5; one number for all.", None, later=True
     )
-    std: str | float | None = about("Standard deviation per channel, likewise.", None, later=True)
-    layer: str | None = about("Where to cut it (see partswap layers).", None)
-    auxiliary: str | None = about(AUXILIARY_HELP, "auto")
-    tau: float | None = about("Temperature of the auxiliary, if not its own.", None, gt=0)
-    methods: tuple[str, ...] = about(f"Method: {METHOD_NAMES}; repeat.", ("partswap",), flag="--method")
-    settings: Mapping[str, Mapping[str, Any]] = about(
+    std: str | float | None = config_field("Standard deviation per channel, likewise.", None, later=True)
+    layer: str | None = config_field("Where to cut it (see partswap layers).", None)
+    auxiliary: str | None = config_field(AUXILIARY_HELP, "auto")
+    tau: float | None = config_field("Temperature of the auxiliary, if not its own.", None, gt=0)
+    methods: tuple[str, ...] = config_field(f"Method: {METHOD_NAMES}; repeat.", ("partswap",), flag="--method")
+    settings: Mapping[str, Mapping[str, Any]] = config_field(
         "NAME=VALUE for all methods that have it, or METHOD.NAME=VALUE; repeat for more.",
         {},
         flag="--set",
         also="--setting",
     )
-    distractors: int = about("How many images to take regions from.", 20, ge=1)
-    selection: Literal["confusion", "attributes"] = about(
+    distractors: int = config_field("How many images to take regions from.", 20, ge=1)
+    selection: Literal["confusion", "attributes"] = config_field(
         "Which class is the nearest, to explain what is right towards: confusion (the one it is most often taken for; "
         "if it never is, the one with the highest mean probability) or attributes (the most similar ones).",
         "confusion",
     )
-    only: Only = about(
+    only: Only = config_field(
         "Which images: those the model gets right, those it gets wrong (towards their true class), or all.",
         "right",
         later=True,
     )
-    queries: int | None = about("Explain only so many images, drawn at random.", None, ge=1)
-    seed: int = about("For everything random.", 0, ge=0)
-    pixel: bool = about(
+    queries: int | None = config_field("Explain only so many images, drawn at random.", None, ge=1)
+    seed: int = config_field("For everything random.", 0, ge=0)
+    pixel: bool = config_field(
         "Check explanations in pixels, too: regions are pasted into the query and the whole network is run. Ours then "
         "prefers edits that hold there.",
         False,
         later=True,
     )
-    precision: Literal["float32", "bfloat16", "auto"] = about(
+    precision: Literal["float32", "bfloat16", "auto"] = config_field(
         "Of features: float32, bfloat16, or auto, what this machine is fast at.", "auto"
     )
-    device: Literal["cpu", "cuda", "mps", "auto"] = about("Where networks compute: cpu, cuda, mps, or auto.", "cpu")
-    shard: int = about("Explanations per file.", 20, ge=1)
-    cache: Path | None = about(
+    device: Literal["cpu", "cuda", "mps", "auto"] = config_field(
+        "Where networks compute: cpu, cuda, mps, or auto.", "cpu"
+    )
+    shard: int = config_field("Explanations per file.", 20, ge=1)
+    cache: Path | None = config_field(
         "Folder for features; default: $PARTSWAP_CACHE, or your cache.", None, matters=False, strict=False
     )
-    out: Path = about("Folder of the run.", Path("out/run"), matters=False, strict=False)
-    workers: int | None = about("Processes; one per core if not given.", None, matters=False, ge=1)
-    on: Literal["local", "ray"] = about("Where: local or ray.", "local", matters=False)
-    address: str | None = about("Address of a Ray cluster; one is started here if not given.", None, matters=False)
+    out: Path = config_field("Folder of the run.", Path("out/run"), matters=False, strict=False)
+    workers: int | None = config_field("Processes; one per core if not given.", None, matters=False, ge=1)
+    on: Literal["local", "ray"] = config_field("Where: local or ray.", "local", matters=False)
+    address: str | None = config_field(
+        "Address of a Ray cluster; one is started here if not given.", None, matters=False
+    )
 
     def __init__(self, where: Mapping[str, str] | None = None, /, **values: Any) -> None:
         """Check everything; `where` says where values were given, by field, for messages."""

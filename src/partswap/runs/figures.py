@@ -9,16 +9,16 @@ from pathlib import Path
 
 from PIL import Image
 
-from partswap.counterfactual import Counterfactual, Pictures
 from partswap.data.base import Dataset
-from partswap.images import save_image
+from partswap.drawing.html import used_distractors
+from partswap.drawing.palette import EDITS
+from partswap.inputs.images import save_image
+from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS, Score
-from partswap.palette import EDITS
-from partswap.pictures import used_distractors
-from partswap.preprocess import Preprocess
+from partswap.results.counterfactual import Counterfactual, Pictures
+from partswap.runs.context import RunContext
 from partswap.runs.tasks import Task
-from partswap.runs.workbench import Workbench
-from partswap.store import write_with
+from partswap.utils.store import write_with
 
 EXAMPLES = 4
 
@@ -34,7 +34,7 @@ def with_pictures(cf: Counterfactual, task: Task, data: Dataset, preprocess: Pre
     return replace(cf, pictures=Pictures(preprocess.canvas(data.image(task.query)), donors))
 
 
-def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], bench: Workbench, path: Path) -> Path:
+def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], bench: RunContext, path: Path) -> Path:
     """Draw some explanations, evenly spaced over the run, one below the other."""
     step = max(1, len(explained) // EXAMPLES)
     preprocess = bench.classifier.preprocess

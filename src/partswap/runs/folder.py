@@ -13,17 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from partswap._version import __version__
-from partswap.counterfactual import Counterfactual
 from partswap.data.base import DATASETS, Dataset, open_dataset
 from partswap.errors import FileFormatError, PartswapError, SettingError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.open import open_classifier
-from partswap.preprocess import Preprocess
-from partswap.runs.bundle import Shard
+from partswap.results.counterfactual import Counterfactual
 from partswap.runs.config import RunConfig
 from partswap.runs.confusion import CONFUSION, Confusion, read_confusion
+from partswap.runs.payload import Shard
 from partswap.runs.records import counterfactuals_of, edits_table, read_table, timings_table, write_table
 from partswap.runs.tasks import Task
-from partswap.store import TEMPORARY, locked, make_folder, read_json, refuse_strangers, remove_leftovers, write_json
+from partswap.utils.store import (
+    TEMPORARY,
+    ensure_own_folder,
+    locked,
+    make_folder,
+    read_json,
+    remove_leftovers,
+    write_json,
+)
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,7 @@ def versions() -> dict[str, str]:
     return {"partswap": __version__, **found, "python": platform.python_version()}
 
 
-def begin(folder: Path, record: Mapping[str, Any]) -> Run:
+def open_or_create(folder: Path, record: Mapping[str, Any]) -> Run:
     """Return the run of a folder: a new one, or the one that was begun there with the same settings."""
     check_place(folder)
     if (folder / "run.json").exists():
@@ -194,7 +202,7 @@ def check_place(folder: Path) -> None:
         raise SettingError(
             f"{folder} holds edits but no run.json.", "Choose another folder ({out}), or empty this one."
         )
-    refuse_strangers(folder, "run", ["run.json"], [TEMPORARY])
+    ensure_own_folder(folder, "run", ["run.json"], [TEMPORARY])
     if (folder / "run.json").exists():
         read_run(folder)  # it is about a run
 
@@ -222,7 +230,7 @@ def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def exclusive_lock(folder: Path) -> Iterator[None]:
     """Let only one process at a time work in a folder."""
     make_folder(folder, place="out")
     with locked(folder, wait=False) as ours:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from partswap.counterfactual import Counterfactual
 from partswap.errors import MissingDependencyError, PartswapError
-from partswap.runs.bundle import Bundle, Session, Shard
+from partswap.results.counterfactual import Counterfactual
+from partswap.runs.payload import Shard, WorkerPayload, WorkerState
 from partswap.runs.workers import Found, cores
 
 #: How often Ray tries a shard again when its process or machine is lost.
@@ -19,7 +19,7 @@ RETRIES = 5
 
 
 def explain_on_ray(
-    bundle: Bundle, shards: Sequence[Shard], *, address: str | None = None, workers: int | None = None
+    bundle: WorkerPayload, shards: Sequence[Shard], *, address: str | None = None, workers: int | None = None
 ) -> Iterator[Found]:
     """Yield every shard with its counterfactuals, in any order.
 
@@ -48,16 +48,16 @@ def explain_on_ray(
 
 
 #: The session of this process, by the bundle it was made from: Ray uses a process for many shards.
-_SESSIONS: dict[str, Session] = {}
+_SESSIONS: dict[str, WorkerState] = {}
 
 
-def _explain(bundle: Bundle, shard: Shard) -> list[Counterfactual] | PartswapError:
+def _explain(bundle: WorkerPayload, shard: Shard) -> list[Counterfactual] | PartswapError:
     """Explain one shard; this runs in a process of the cluster."""
     torch.set_num_threads(1)
     try:
         if bundle.key not in _SESSIONS:
             _SESSIONS.clear()
-            _SESSIONS[bundle.key] = Session(bundle)
+            _SESSIONS[bundle.key] = WorkerState(bundle)
         return _SESSIONS[bundle.key].explain(shard)
     except PartswapError as error:  # returned, since Ray wraps what is raised
         return error

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partswap.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.errors import FileFormatError
 from partswap.grid import GridShape
-from partswap.notes import Note
+from partswap.results.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.runs.tasks import Task
-from partswap.store import write_bytes
+from partswap.utils.notes import Note
+from partswap.utils.store import write_bytes
 
 SCHEMA_VERSION = 1
 #: What is the same in all rows of an explanation, then what belongs to the edit.

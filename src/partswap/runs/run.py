@@ -17,31 +17,31 @@ from numpy.typing import NDArray
 from partswap.data.base import Dataset, digest
 from partswap.data.pairs import nearest_by_attributes
 from partswap.errors import SettingError
+from partswap.explainer.target import few_right
+from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import check_device, fast_precision
 from partswap.models.preprocessing import assumption
-from partswap.preprocess import Preprocess
-from partswap.progress import Advance, Track, no_progress, step
 from partswap.runs import figures
-from partswap.runs.bundle import Bundle, Shard
 from partswap.runs.config import RunConfig
 from partswap.runs.confusion import CONFUSION, Confusion
-from partswap.runs.folder import Run, begin, check_place, only_one, read_run, refuse_others, versions
+from partswap.runs.context import RunContext, open_run_context
+from partswap.runs.folder import Run, check_place, exclusive_lock, open_or_create, read_run, refuse_others, versions
+from partswap.runs.payload import Shard, WorkerPayload
 from partswap.runs.tasks import Tasks, plan_tasks
-from partswap.runs.workbench import Workbench, open_workbench
 from partswap.runs.workers import Found, explain_here
 from partswap.search import Method
 from partswap.search.clusters import fit_centroids
 from partswap.search.methods.hard import Hard
-from partswap.store import check_writable, read_json, write_json
-from partswap.target import few_right
+from partswap.utils.progress import Advance, Track, no_progress, step
+from partswap.utils.store import check_writable, read_json, write_json
 
 __all__ = ["Run", "plan_run", "read_run", "run"]
 
 
-def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_progress) -> Run:
+def run(config: RunConfig, *, bench: RunContext | None = None, track: Track = no_progress) -> Run:
     """Explain what a configuration says, or what is missing of it, and return the finished run.
 
     Parameters
@@ -49,9 +49,9 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
     config : RunConfig
         Data, classifier, auxiliary, methods, where.
     bench : Workbench, optional
-        Data, classifier and auxiliary, if they have been opened already (see `open_workbench`).
+        Data, classifier and auxiliary, if they have been opened already (see `open_run_context`).
     track : Track
-        Shows progress; see `partswap.progress`.
+        Shows progress; see `partswap.utils.progress`.
     """
     if config.precision == "auto":
         config = config.with_(precision=fast_precision())
@@ -65,17 +65,17 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
 
         import_ray()
     _refuse_inside(config)
-    with only_one(config.out):
+    with exclusive_lock(config.out):
         if (config.out / "run.json").exists():  # before minutes of features are computed
             refuse_others(read_run(config.out), {"settings": config.record(), "versions": versions()})
         if bench is None:
             for method in config.build_methods().values():
                 method.check_auxiliary(config.auxiliary is not None)
-            bench = open_workbench(config, track)
+            bench = open_run_context(config, track)
         auxiliary = bench.explainer.auxiliary
         methods = config.build_methods(auxiliary.tau if auxiliary else None)
         tasks, skipped = plan_run(config, bench)
-        made = begin(config.out, _record(config, bench, methods, tasks, skipped))
+        made = open_or_create(config.out, _record(config, bench, methods, tasks, skipped))
         _store_confusion(made, bench)
         missing = made.missing()
         if missing:
@@ -83,7 +83,7 @@ def run(config: RunConfig, *, bench: Workbench | None = None, track: Track = no_
             (config.out / "metrics.json").unlink(missing_ok=True)
             with step(track, "preparing methods"):
                 fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
-                bundle = Bundle.of(bench, tasks.tasks, fitted, config.device, pixel=config.pixel)
+                bundle = WorkerPayload.of(bench, tasks.tasks, fitted, config.device, pixel=config.pixel)
             _explain(made, missing, bundle, config, bench.data, track)
         if not _measured(made):
             _finish(made, bench, track)
@@ -101,7 +101,7 @@ def _refuse_inside(config: RunConfig) -> None:
         )
 
 
-def plan_run(config: RunConfig, bench: Workbench) -> tuple[Tasks, dict[str, Any]]:
+def plan_run(config: RunConfig, bench: RunContext) -> tuple[Tasks, dict[str, Any]]:
     """Return what to explain, and what is left out and why."""
     targets = None if config.selection == "confusion" else _by_attributes(bench.data)
     logits, labels = bench.encodings.logits, bench.data.labels()
@@ -131,7 +131,7 @@ def _by_attributes(data: Dataset) -> Mapping[int, int]:
 
 
 def _record(
-    config: RunConfig, bench: Workbench, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
+    config: RunConfig, bench: RunContext, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
 ) -> dict[str, Any]:
     auxiliary = bench.explainer.auxiliary
     logits = bench.encodings.logits.numpy()
@@ -177,7 +177,7 @@ def _doubts(preprocess: Preprocess, logits: NDArray[Any], labels: NDArray[Any]) 
     return [text for text in (assumption(preprocess), few_right(right, len(labels))) if text]
 
 
-def _store_confusion(made: Run, bench: Workbench) -> None:
+def _store_confusion(made: Run, bench: RunContext) -> None:
     """Write what the model takes for what, also into the folder of a run that was made before this was stored."""
     path = made.folder / CONFUSION
     if not path.exists():
@@ -185,7 +185,9 @@ def _store_confusion(made: Run, bench: Workbench) -> None:
         write_json(path, confusion.record(), place="out", resumes=True)
 
 
-def _explain(made: Run, missing: list[Shard], bundle: Bundle, config: RunConfig, data: Dataset, track: Track) -> None:
+def _explain(
+    made: Run, missing: list[Shard], bundle: WorkerPayload, config: RunConfig, data: Dataset, track: Track
+) -> None:
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
     with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:
@@ -195,7 +197,7 @@ def _explain(made: Run, missing: list[Shard], bundle: Bundle, config: RunConfig,
             advance(len(shard))
 
 
-def _fitted(method: Method, bench: Workbench, seed: int) -> Method:
+def _fitted(method: Method, bench: RunContext, seed: int) -> Method:
     """Return a method with what it learns from the whole split: the clusters of a hard constraint."""
     aux = bench.encodings.aux
     if isinstance(method, Hard) and method.by == "clusters" and method.centroids is None and aux is not None:
@@ -203,7 +205,7 @@ def _fitted(method: Method, bench: Workbench, seed: int) -> Method:
     return method
 
 
-def _execute(bundle: Bundle, shards: list[Shard], config: RunConfig) -> Generator[Found]:
+def _execute(bundle: WorkerPayload, shards: list[Shard], config: RunConfig) -> Generator[Found]:
     if config.on == "ray":
         from partswap.runs.ray import explain_on_ray
 
@@ -223,7 +225,7 @@ def _metrics_bar(made: Run, track: Track) -> AbstractContextManager[Advance]:
     return track("metrics and figures", len(made.methods) * (made.record["tasks"] + 2))
 
 
-def _finish(made: Run, bench: Workbench, track: Track) -> None:
+def _finish(made: Run, bench: RunContext, track: Track) -> None:
     """Write figures, then metrics, which say that everything is there."""
     scores: dict[str, dict[str, Score]] = {}
     drawn = made.folder / "figures"

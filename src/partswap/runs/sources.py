@@ -21,7 +21,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A module: its name, where its file lies here, the text, and whether it is a package."""
 
     name: str
@@ -30,7 +30,7 @@ class Source:
     package: bool
 
 
-def sources_of(names: Iterable[str]) -> tuple[Source, ...]:
+def sources_of(names: Iterable[str]) -> tuple[SourceFile, ...]:
     """Return the modules that are not installed, with all that were imported from the same folders."""
     folders = {_top(name, path) for name in names if (path := _own_file(name)) is not None}
     found = []
@@ -38,13 +38,13 @@ def sources_of(names: Iterable[str]) -> tuple[Source, ...]:
         path = _own_file(name) if folders else None
         if path is not None and not folders.isdisjoint(path.parents):
             try:
-                found.append(Source(name, str(path), path.read_text("utf-8"), path.name == "__init__.py"))
+                found.append(SourceFile(name, str(path), path.read_text("utf-8"), path.name == "__init__.py"))
             except (OSError, UnicodeDecodeError):  # not needed, or missed where it is imported
                 continue
     return tuple(found)
 
 
-def provide(sources: Sequence[Source]) -> None:
+def provide(sources: Sequence[SourceFile]) -> None:
     """Let modules be imported from their text, in this process, where they are found nowhere else."""
     known = {source.name for finder in sys.meta_path if isinstance(finder, _Finder) for source in finder.sources}
     new = [source for source in sources if source.name not in known]
@@ -76,7 +76,7 @@ def importable(classes: Iterable[Any]) -> Iterator[None]:
 class _Finder(MetaPathFinder, InspectLoader):
     """Imports modules from their text."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[SourceFile]) -> None:
         self.sources = sources
         self._by_name = {source.name: source for source in sources}
 

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 
-from partswap.counterfactual import Counterfactual
 from partswap.data.base import Dataset
 from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
 from partswap.data.pairs import confused_classes, draw_distractors
 from partswap.errors import PartswapError, SettingError
-from partswap.explainer import Explainer
-from partswap.features import Encoded
+from partswap.explainer.explainer import Explainer
+from partswap.features.encode import EncodedImages
 from partswap.grid import GridShape
+from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import Evidence
-from partswap.preprocess import Preprocess
-from partswap.progress import Track, no_progress
+from partswap.results.counterfactual import Counterfactual
 from partswap.runs.config import Only
 from partswap.search import Method
 from partswap.search.problem import CellParts
+from partswap.utils.progress import Track, no_progress
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ def plan_tasks(
 
 def explain_tasks(
     explainer: Explainer,
-    features: Encoded,
+    features: EncodedImages,
     tasks: Sequence[Task],
     method: Method,
     *,
-    facts: Facts | None = None,
+    facts: AnnotationCache | None = None,
     track: Track = no_progress,
     title: str = "",
 ) -> Iterator[tuple[Task, Counterfactual]]:
@@ -129,7 +129,7 @@ def explain_task(
     explainer: Explainer,
     task: Task,
     method: Method,
-    features: Encoded,
+    features: EncodedImages,
     parts: Callable[[int], CellParts] | None,
     pictures: Callable[[int], Image] | None = None,
 ) -> Counterfactual:
@@ -154,7 +154,7 @@ def explain_task(
     return replace(cf, pictures=None)  # it goes back to another process
 
 
-class Facts:
+class AnnotationCache:
     """What the cells of a data set's images hold on the classifier's grid, computed once per image."""
 
     def __init__(self, data: Dataset, preprocess: Preprocess, grid: GridShape) -> None:

@@ -15,9 +15,9 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
-from partswap.runs.bundle import Bundle, Session, Shard, one_thread
+from partswap.results.counterfactual import Counterfactual
+from partswap.runs.payload import Shard, WorkerPayload, WorkerState, one_thread
 
 Found = tuple[Shard, list[Counterfactual]]
 #: How often a shard is tried again when its process dies.
@@ -29,7 +29,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = None) -> Iterator[Found]:
+def explain_here(bundle: WorkerPayload, shards: Sequence[Shard], workers: int | None = None) -> Iterator[Found]:
     """Yield every shard with its counterfactuals, in any order; with one worker, in this process and in order.
 
     There is one worker per core by default, or one on a GPU. The result does not depend on how many there are.
@@ -40,7 +40,7 @@ def explain_here(bundle: Bundle, shards: Sequence[Shard], workers: int | None = 
         yield from _explain_in(count, bundle, shards)
     elif count:
         with one_thread():
-            session = Session(bundle)
+            session = WorkerState(bundle)
             for shard in shards:
                 yield shard, session.explain(shard)
 
@@ -58,7 +58,7 @@ class _Worker:
         self.shard: Shard | None = None
         self.ready = False
 
-    def give(self, shard: Shard, bundle: Bundle) -> None:
+    def give(self, shard: Shard, bundle: WorkerPayload) -> None:
         self.shard = shard
         with suppress(OSError):  # if it is gone, reading from it says so
             if not self.ready:
@@ -95,7 +95,7 @@ def _undisturbed() -> Iterator[None]:
             usual(*late[0])
 
 
-def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator[Found]:
+def _explain_in(count: int, bundle: WorkerPayload, shards: Sequence[Shard]) -> Iterator[Found]:
     """Yield every shard with its counterfactuals from so many worker processes."""
     waiting, lost = deque(shards), Counter[Shard]()
     workers: list[_Worker] = []
@@ -139,13 +139,13 @@ def _explain_in(count: int, bundle: Bundle, shards: Sequence[Shard]) -> Iterator
 def _serve(pipe: Connection) -> None:
     """Receive a bundle, then explain its shards until the pipe is closed; this runs in the worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be kept away
-    session: Session | None = None
+    session: WorkerState | None = None
     with one_thread(), suppress(EOFError, ConnectionError):  # the parent has closed the pipe, or died
         bundle = pipe.recv()
         while True:
             shard = pipe.recv()
             try:
-                session = session or Session(bundle)
+                session = session or WorkerState(bundle)
                 answer: list[Counterfactual] | Exception = session.explain(shard)
             except Exception as error:  # raised again in the parent
                 answer = _sendable(error)

@@ -25,11 +25,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from partswap.counterfactual import Step
-from partswap.heads import Prepared, SwapEvaluator
-from partswap.heads.base import lead
+from partswap.evaluators import Prepared, SwapEvaluator
+from partswap.evaluators.base import margin
+from partswap.results.counterfactual import Step
 from partswap.search.candidates import Candidates
-from partswap.search.screening import Corrections, screen_size, screened, shared_size
+from partswap.search.screening import EstimateResiduals, screen_size, screened, shared_size
 from partswap.search.settings import SearchSettings
 
 #: Sets that flip the decision and are put to the judge, at most and at once, at every depth ...
@@ -79,7 +79,7 @@ class BeamSearch:
         if self.screen is not None and not evaluator.has_gradients:
             self.screen = self.shared = None  # nothing says which are worth it
         self.evaluations = 0
-        self.corrections: Corrections | None = None
+        self.corrections: EstimateResiduals | None = None
         #: What the model says of the query.
         self.said = int(evaluator.start.logits[0].argmax())
         #: Whether the search was ended because the target seems out of reach.
@@ -159,7 +159,7 @@ class BeamSearch:
         if self.patience is None:
             return False
         leads = self._leads
-        leads.append(float(lead(prepared.logits, self.target).max()))
+        leads.append(float(margin(prepared.logits, self.target).max()))
         depth = len(leads) - 1
         if depth < self.patience:
             return False
@@ -206,7 +206,7 @@ class BeamSearch:
         gains = None
         if self.screen is not None:
             gains = self.evaluator.gains(prepared, self.target, leads=self.objective == "set")
-        leads = lead(prepared.logits, self.target)
+        leads = margin(prepared.logits, self.target)
         scores = self.evaluator.score(prepared.logits, self.target)
         states, flats, likes, ranks, aheads, estimates = [], [], [], [], [], []
         for number, path in enumerate(paths):
@@ -216,7 +216,7 @@ class BeamSearch:
                 gain, *forward = next(gains)
                 like = 0.0 if likeness is None else self.lam * likeness
                 if self.corrections is None:
-                    self.corrections = Corrections(candidates.shape, gain.device)
+                    self.corrections = EstimateResiduals(candidates.shape, gain.device)
                     # The published greedy takes one best swap at a time, and the gradient alone finds that one.
                     if self.objective == "set":
                         self.evaluations += self.corrections.measure(

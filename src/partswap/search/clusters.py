@@ -63,7 +63,7 @@ def nearest(cells: Tensor, centroids: Tensor) -> Tensor:
     return (F.normalize(cells, dim=1) @ to.T).argmax(1)
 
 
-def on_the_spot(cells: Tensor, clusters: int, seed: int) -> Tensor:
+def kmeans_labels(cells: Tensor, clusters: int, seed: int) -> Tensor:
     """Return the cluster of each cell ``(m, e)`` when these alone are clustered."""
     from sklearn.cluster import KMeans
 

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError, ShapeError
-from partswap.grid import Grids, GridShape, check_grid
-from partswap.heads import HeadPlan
-from partswap.notes import Note
+from partswap.evaluators import HeadPlan
+from partswap.grid import FeatureGrids, GridShape, check_grid
+from partswap.results.counterfactual import Counterfactual
 from partswap.search.beam import BeamSearch
 from partswap.search.candidates import Candidates
 from partswap.search.prefilter import prefilter
 from partswap.search.problem import Problem
 from partswap.search.semantic import temperature
 from partswap.search.settings import SearchSettings, changed
+from partswap.utils.notes import Note
 
 DEFAULT = SearchSettings()
 #: What may help where a search gave up: with a head that reads cells only, and one that reads a class token, too.
@@ -34,8 +34,8 @@ PUBLISHED_TAU = 0.1
 
 def find_counterfactual(
     head: nn.Module | HeadPlan,
-    query: Tensor | Grids,
-    distractors: Tensor | Grids,
+    query: Tensor | FeatureGrids,
+    distractors: Tensor | FeatureGrids,
     target: int,
     *,
     query_aux: Tensor | None = None,
@@ -53,7 +53,7 @@ def find_counterfactual(
         Any module from grids ``(m, d, h, w)`` to logits ``(m, classes)``, in eval mode. To explain many queries,
         make a `HeadPlan` of it once.
     query : Tensor or Grids
-        Grid ``(d, h, w)``; `Grids` of one image where the head needs its context (a vision transformer).
+        Grid ``(d, h, w)``; `FeatureGrids` of one image where the head needs its context (a vision transformer).
     distractors : Tensor or Grids
         Grids ``(n, d, h, w)`` of images of the target class.
     target : int

@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 
 from partswap.errors import SettingError
-from partswap.grid import Grids, HeatMap, to_cells
-from partswap.heads import HeadPlan
-from partswap.search.clusters import on_the_spot
+from partswap.evaluators import HeadPlan
+from partswap.grid import FeatureGrids, HeatMap, to_cells
+from partswap.search.clusters import kmeans_labels
 from partswap.search.methods.scout import Scout
 from partswap.search.problem import Problem
 
@@ -20,7 +20,7 @@ def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, HeatMap
     with torch.inference_mode(False), torch.no_grad():
         evaluator, target, _ = problem.begin(head, settings.memory_mb)
         gain = next(iter(evaluator.gains(evaluator.start, target, leads=False)))[0].amax(1).view(*problem.shape)
-    query = Grids(problem.query[None], problem.context)
+    query = FeatureGrids(problem.query[None], problem.context)
     mine, theirs = settings.maps(head, query, problem.distractors[donor], target)
     return {
         "best gain of swapping a cell": HeatMap(gain.cpu().numpy()),
@@ -36,5 +36,5 @@ def cluster_labels(problem: Problem, count: int, *, seed: int = 0) -> NDArray[np
     if count < 1:
         raise SettingError(f"there are to be {count} clusters.", "Use 1 or more; 8 is usual.")
     cells = torch.cat([to_cells(grids) for grids in problem.aux])
-    labels: NDArray[np.int64] = on_the_spot(cells, count, seed).cpu().numpy()
+    labels: NDArray[np.int64] = kmeans_labels(cells, count, seed).cpu().numpy()
     return labels.reshape(-1, *problem.shape)

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partswap.counterfactual import About, Counterfactual, Edit, Step
 from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
-from partswap.grid import Grids, GridShape, check_grid, resize_grid
-from partswap.heads import HeadPlan, RememberingEvaluator, SwapEvaluator
+from partswap.evaluators import CachingEvaluator, HeadPlan, SwapEvaluator
+from partswap.grid import FeatureGrids, GridShape, check_grid, resize_grid
 from partswap.models.names import class_index
-from partswap.search.semantic import centred, cosines, log_likeness, recurring_likeness
+from partswap.results.counterfactual import Counterfactual, Edit, Provenance, Step
+from partswap.search.semantic import centred, cosines, log_similarity, recurring_similarity
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
@@ -35,7 +35,7 @@ class Problem:
     aux_widths: Sequence[int] = ()  #: channels of the layers side by side in the auxiliary grids, still to be centred
     query_parts: CellParts | None = None  #: the parts that the ``h*w`` cells hold, for methods that want to know
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
-    about: About = field(default_factory=About)  #: what the result should tell of the images and the model
+    about: Provenance = field(default_factory=Provenance)  #: what the result should tell of the images and the model
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
     #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
     judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
@@ -44,15 +44,15 @@ class Problem:
     remember: bool = False
 
     @classmethod
-    def of(cls, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any) -> Problem:
+    def of(cls, query: Tensor | FeatureGrids, distractors: Tensor | FeatureGrids, target: int, **known: Any) -> Problem:
         """Return the problem after checking that query and distractors fit each other, both in float32."""
         context = None
-        if isinstance(query, Grids):
+        if isinstance(query, FeatureGrids):
             if len(query.values) != 1:
                 raise ShapeError(f"there are the grids of {len(query.values)} queries.", "Pass those of one image.")
             context, query = query.context, query.values[0]
         query = check_grid(query, "query", ndim=3)
-        distractors = distractors.values if isinstance(distractors, Grids) else distractors
+        distractors = distractors.values if isinstance(distractors, FeatureGrids) else distractors
         if isinstance(distractors, Tensor) and distractors.ndim == 4 and len(distractors) == 0:
             raise NoDistractorsError(
                 "there are no distractors.", "Pass at least one image that the model predicts as the target class."
@@ -117,7 +117,7 @@ class Problem:
             return None
         if (tau, published) in self._likenesses:
             return self._likenesses[tau, published]
-        found = log_likeness(self.cosine, tau) if published else recurring_likeness(*self.aux, tau)
+        found = log_similarity(self.cosine, tau) if published else recurring_similarity(*self.aux, tau)
         if self.remember:
             while len(self._likenesses) >= LIKENESSES:
                 del self._likenesses[next(iter(self._likenesses))]
@@ -132,9 +132,9 @@ class Problem:
         found = plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
         if not self.remember:
             return found
-        return self._evaluators.setdefault((head, memory_mb), RememberingEvaluator(found))
+        return self._evaluators.setdefault((head, memory_mb), CachingEvaluator(found))
 
-    def narrowed(self, count: int, about: About) -> Problem:
+    def narrowed(self, count: int, about: Provenance) -> Problem:
         """Return the problem with its first distractors only; what evaluators remember is shared between the two."""
         cells = self.shape.cells * count
         made = replace(
@@ -145,7 +145,7 @@ class Problem:
             about=about,
         )
         for key, evaluator in self._evaluators.items():
-            if isinstance(evaluator, RememberingEvaluator):
+            if isinstance(evaluator, CachingEvaluator):
                 made._evaluators[key] = evaluator.narrowed(cells)
         return made
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from partswap.heads import SwapEvaluator
-from partswap.heads.base import lead
+from partswap.evaluators import SwapEvaluator
+from partswap.evaluators.base import margin
 
 #: ``screen="auto"`` evaluates at least so many candidates per list of edits exactly ...
 AUTO_LEAST = 64
@@ -28,7 +28,7 @@ AUTO_SHARED = 2
 def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
     """Return the flat indices of at most `count` candidates worth evaluating, in ascending order.
 
-    `rank` and `ahead` are the estimated rank and lead of the target of every pair, ``(h*w, n*h*w)``. Given leads, a
+    `rank` and `ahead` are the estimated rank and margin of the target of every pair, ``(h*w, n*h*w)``. Given leads, a
     quarter of the candidates are those most likely to flip the decision: the best ranked ones whose lead seems
     positive, then those with the largest lead.
     """
@@ -45,10 +45,10 @@ def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int)
     return chosen
 
 
-class Corrections:
+class EstimateResiduals:
     """What exact evaluations say the first-order estimates miss, for every pair ``(h*w, n*h*w)``.
 
-    `score` is of the target's log probability, `lead` of its lead over the other classes.
+    `score` is of the target's log probability, `margin` of its lead over the other classes.
     """
 
     def __init__(self, pairs: tuple[int, int], device: torch.device) -> None:
@@ -68,7 +68,7 @@ class Corrections:
         start, pieces = evaluator.start, zip(i.split(evaluator.chunk_size), j.split(evaluator.chunk_size), strict=True)
         logits = torch.cat([evaluator.logits(start, torch.zeros_like(a), a, b) for a, b in pieces])
         before, now = (
-            (evaluator.score(found, target), lead(found, target)) for found in (start.logits, evaluator.check(logits))
+            (evaluator.score(found, target), margin(found, target)) for found in (start.logits, evaluator.check(logits))
         )
         for kept, gain, was, found in zip((self.score, self.lead), gains, before, now, strict=False):
             kept[i] = (found - was - gain[i, j])[:, None]

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from partswap.grid import to_cells
-from partswap.models.blend import blended
+from partswap.models.multi_layer import blended
 
 #: ``tau="auto"`` is this share of the standard deviation of the cosines.
 CONTRAST = 0.65
@@ -47,7 +47,7 @@ def temperature(cosine: Tensor) -> float:
     return max(CONTRAST * float(cosine.std()), 1e-6)
 
 
-def log_likeness(cosine: Tensor, tau: float) -> Tensor:
+def log_similarity(cosine: Tensor, tau: float) -> Tensor:
     """Return the paper's ``log L_s(i, j)``: a softmax over all cells of all distractors, per query cell."""
     return F.log_softmax(cosine / tau, dim=1)
 
@@ -62,7 +62,7 @@ def counterparts(cosine: Tensor, tau: float) -> Tensor:
     return (F.log_softmax(scaled, dim=2) + F.log_softmax(scaled, dim=0)) / 2
 
 
-def recurring_likeness(query_aux: Tensor, distractor_aux: Tensor, tau: float) -> Tensor:
+def recurring_similarity(query_aux: Tensor, distractor_aux: Tensor, tau: float) -> Tensor:
     """Return our ``log L_s(i, j)``, ``(h*w, n*h*w)``: counterparts within an image that recur in all of them.
 
     To how likely `i` and `j` are each other's counterpart comes how likely each has one at all: on average over the

@@ -1,10 +1,10 @@
 """``partswap train auxiliary``: learn which cells show the same part from images alone, without any label.
 
-Several layers of a network, centred and reduced (`partswap.models.blend`), know parts, but also much that has nothing
-to do with them. A linear map learns what to look at: of an image and one much like it, cells that are each other's best
-match are taken to show the same part, all other cells of that image not to. What matches is decided half by the
-features as they were and half by the map as it is, so that it cannot run away with its own mistakes. A second round
-begins with what the first has learned, and listens most to cells that find their match in many images: background
+Several layers of a network, centered and reduced (`partswap.models.multi_layer`), know parts, but also much that has
+nothing to do with them. A linear map learns what to look at: of an image and one much like it, cells that are each
+other's best match are taken to show the same part, all other cells of that image not to. What matches is decided half
+by the features as they were and half by the map as it is, so that it cannot run away with its own mistakes. A second
+round begins with what the first has learned, and listens most to cells that find their match in many images: background
 seldom does.
 """
 
@@ -23,16 +23,16 @@ from torch import Tensor
 
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
-from partswap.features import BATCH, auxiliary_features, fitted_auxiliary, prefetch
+from partswap.features.encode import BATCH, auxiliary_features, fitted_auxiliary, prefetch
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary
-from partswap.models.auxiliaries.learned import Learned, anchored, blend_of, open_source, remember
-from partswap.models.blend import COMPONENTS, nearness
+from partswap.models.auxiliaries.learned import TrainedAuxiliary, anchored, blend_of, open_source, record_training
 from partswap.models.fingerprint import weights_digest
+from partswap.models.multi_layer import COMPONENTS, nearness
 from partswap.models.precision import device_of
-from partswap.preprocess import Preprocess
-from partswap.progress import Advance, Track, no_progress
-from partswap.store import locked, make_folder, write_json
-from partswap.training.session import finish, made_before
+from partswap.training.session import finish, load_if_finished
+from partswap.utils.progress import Advance, Track, no_progress
+from partswap.utils.store import locked, make_folder, write_json
 
 #: Fewer images cannot teach anything.
 LEAST = 8
@@ -85,7 +85,7 @@ def train_auxiliary(
     cache: Path | None = None,
     track: Track = no_progress,
     console: Console | None = None,
-) -> Learned:
+) -> TrainedAuxiliary:
     """Train an auxiliary on images, save it to `out` and return it; a second call resumes, or returns the result.
 
     Parameters
@@ -111,13 +111,13 @@ def train_auxiliary(
     settings = {
         "data": data.fingerprint(), "recipe": asdict(recipe), "start": start, "canvas": canvas and canvas.record()
     }  # fmt: skip
-    done = made_before(Learned, out, settings)
+    done = load_if_finished(TrainedAuxiliary, out, settings)
     if done is not None:
         console.print(f"{out} is finished: {_told(done.record)}", highlight=False)
         return done
     make_folder(out, place="out")
     with locked(out, wait=True):
-        write_json(out / "training.json", {"kind": Learned.kind, **settings}, place="out")
+        write_json(out / "training.json", {"kind": TrainedAuxiliary.kind, **settings}, place="out")
         opened = open_source(start)
         view = canvas or _view(opened.preprocess)
         known_images: dict[str, Any] = {"cache": cache, "track": track}
@@ -138,11 +138,11 @@ def train_auxiliary(
             "mirrored": mirrored(one_way, data, view, track=track),
             "familiar": float(nearness(mapped, known)),
         }
-        made = Learned(
+        made = TrainedAuxiliary(
             model, anchored(start), blend.layers, weights_digest(blend.trunks), opened.preprocess, record=record
         )
         finish(made, out)
-    remember(out, data.fingerprint(), cache)
+    record_training(out, data.fingerprint(), cache)
     console.print(f"auxiliary: {_told(record)}, saved {out}", highlight=False)
     return made
 
@@ -159,7 +159,7 @@ def _view(usual: Preprocess) -> Preprocess:
     return usual if usual.resize is not None else replace(usual, resize=round(min(usual.shape) * 8 / 7))
 
 
-def view_of(learned: Learned) -> Preprocess:
+def view_of(learned: TrainedAuxiliary) -> Preprocess:
     """Return how images were seen when an auxiliary was trained."""
     canvas = learned.record["canvas"]
     return _view(learned.preprocess) if canvas is None else Preprocess.of_record(canvas)

@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from partswap.data.base import Dataset
 from partswap.data.subset import held_out
 from partswap.errors import SettingError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.checkpoints import Classifier
 from partswap.models.open import anchored
 from partswap.models.outputs import outputs_of
 from partswap.models.precision import device_of, training_device
-from partswap.preprocess import Preprocess
-from partswap.progress import Track, no_progress
-from partswap.store import read_json
-from partswap.training.feed import Meal
+from partswap.training.batches import Batch
 from partswap.training.loop import Recipe, at_lr, search_lr
-from partswap.training.plan import Plan
-from partswap.training.session import Session, finish, finished, settings_of
+from partswap.training.plan import TrainingPlan
+from partswap.training.session import TrainingTask, finish, finished, settings_of
+from partswap.utils.progress import Track, no_progress
+from partswap.utils.store import read_json
 
 #: The rates that ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
 LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4, 1e-3)}
@@ -37,7 +37,7 @@ LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4,
 def train_classifier(
     train: Dataset,
     test: Dataset,
-    plan: Plan,
+    plan: TrainingPlan,
     recipe: Recipe,
     out: Path,
     *,
@@ -100,11 +100,18 @@ def _check_classes(model: nn.Module, name: str, preprocess: Preprocess, classes:
         )
 
 
-class _Session(Session):
+class _Session(TrainingTask):
     """A classifier and the images it learns from."""
 
     def __init__(
-        self, train: Dataset, plan: Plan, recipe: Recipe, device: torch.device, *, cache: Path | None, track: Track
+        self,
+        train: Dataset,
+        plan: TrainingPlan,
+        recipe: Recipe,
+        device: torch.device,
+        *,
+        cache: Path | None,
+        track: Track,
     ) -> None:
         torch.manual_seed(recipe.seed)
         self.model, random = plan.begin(device, classes=len(train.classes))
@@ -117,7 +124,7 @@ class _Session(Session):
         new = [parameter for name, parameter in self.model.named_parameters() if name in random]
         super().__init__(part, trunk, preprocess, new, plan, recipe, cache=cache, track=track)
 
-    def targets(self, data: Dataset, meal: Meal) -> Tensor:
+    def targets(self, data: Dataset, meal: Batch) -> Tensor:
         """Return the classes' probabilities, ``(n, classes)``."""
         return F.one_hot(torch.tensor([data.label(i) for i in meal.images]), len(data.classes)).float()
 

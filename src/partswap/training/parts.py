@@ -21,12 +21,12 @@ from partswap.errors import SettingError
 from partswap.grid import GridShape
 from partswap.models.parts import Detector, PartsDetector
 from partswap.models.precision import device_of, training_device
-from partswap.progress import Track, no_progress
-from partswap.sides import swap_sides
-from partswap.training.feed import Meal
+from partswap.training.batches import Batch
 from partswap.training.loop import Recipe
-from partswap.training.plan import Plan, cut_for_training
-from partswap.training.session import Session, finish, finished, settings_of
+from partswap.training.plan import TrainingPlan, cut_for_training
+from partswap.training.session import TrainingTask, finish, finished, settings_of
+from partswap.utils.progress import Track, no_progress
+from partswap.utils.sides import swap_sides
 
 
 class _Flat(nn.Module):
@@ -43,7 +43,7 @@ class _Flat(nn.Module):
 def train_parts(
     train: Dataset,
     test: Dataset,
-    plan: Plan,
+    plan: TrainingPlan,
     recipe: Recipe,
     out: Path,
     *,
@@ -79,13 +79,13 @@ def train_parts(
     return made
 
 
-class _Session(Session):
+class _Session(TrainingTask):
     """A detector and the images it learns from."""
 
     def __init__(
         self,
         train: Dataset,
-        plan: Plan,
+        plan: TrainingPlan,
         recipe: Recipe,
         layer: str,
         device: torch.device,
@@ -106,7 +106,7 @@ class _Session(Session):
         super().__init__(part, trunk, preprocess, new, plan, recipe, cache=cache, track=track)
         self._targets: dict[tuple[int, int, int], Tensor] = {}
 
-    def targets(self, data: Dataset, meal: Meal) -> Tensor:
+    def targets(self, data: Dataset, meal: Batch) -> Tensor:
         """Return which parts each cell of the inputs holds, ``(n, parts, h, w)``."""
         views = self.feed.views(data)
         found = []

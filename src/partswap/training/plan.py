@@ -9,16 +9,16 @@ from torch import nn
 
 from partswap.cut.network import Cut, cut_network
 from partswap.errors import SettingError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.open import is_architecture, start_of
 from partswap.models.precision import device_of
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.weights import start_from
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What to train."""
 
     architecture: str  #: A name from the zoo, or what names a model of one's own.

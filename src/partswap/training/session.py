@@ -17,18 +17,18 @@ from torch import Tensor, nn
 
 from partswap.cut.network import Cut
 from partswap.data.base import Dataset
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.checkpoints import T, Trained, load_trained, save_trained
 from partswap.models.precision import autocast, device_of
-from partswap.preprocess import Preprocess
-from partswap.progress import Track
-from partswap.store import LOCK
+from partswap.training.batches import Batch, BatchSource
 from partswap.training.devices import main_first
-from partswap.training.feed import Feed, Meal
 from partswap.training.loop import Recipe, at_lr, fit, plain, refuse
-from partswap.training.plan import Plan
+from partswap.training.plan import TrainingPlan
+from partswap.utils.progress import Track
+from partswap.utils.store import LOCK
 
 
-class Session(ABC):
+class TrainingTask(ABC):
     """A network and its inputs; a subclass defines targets and loss.
 
     Parameters
@@ -51,19 +51,19 @@ class Session(ABC):
         trunk: Cut | None,
         preprocess: Preprocess,
         new: Sequence[nn.Parameter],
-        plan: Plan,
+        plan: TrainingPlan,
         recipe: Recipe,
         *,
         cache: Path | None,
         track: Track,
     ) -> None:
         self.part, self.new, self.plan, self.recipe, self.track = part, new, plan, recipe, track
-        self.feed = Feed(
+        self.feed = BatchSource(
             preprocess, trunk, plan.views, cache=cache, precision=recipe.precision, seed=recipe.seed, track=track
         )
 
     @abstractmethod
-    def targets(self, data: Dataset, meal: Meal) -> Tensor:
+    def targets(self, data: Dataset, meal: Batch) -> Tensor:
         """Return the targets of some inputs."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Session(ABC):
         return {"plan": settings["plan"], "data": settings["data"], "recipe": asdict(recipe), "history": history}
 
     @torch.no_grad()
-    def outputs(self, data: Dataset) -> Iterator[tuple[Meal, Tensor]]:
+    def outputs(self, data: Dataset) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the network's outputs for every image, in order, as it is at test time."""
         self.part.eval()
         device = device_of(self.part)
@@ -129,7 +129,7 @@ def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:
     return say
 
 
-def settings_of(plan: Plan, data: Dataset, **more: Any) -> dict[str, Any]:
+def settings_of(plan: TrainingPlan, data: Dataset, **more: Any) -> dict[str, Any]:
     """Return the settings that a result depends on, besides the recipe."""
     return {"plan": asdict(plan), "data": data.fingerprint(), **more}
 
@@ -144,10 +144,10 @@ def finished(
     """
     if searched and (out / "model.json").exists():
         recipe = at_lr(recipe, load_trained(kind, out).record["recipe"]["lr"])
-    return made_before(kind, out, {"recipe": asdict(recipe), **settings})
+    return load_if_finished(kind, out, {"recipe": asdict(recipe), **settings})
 
 
-def made_before(kind: type[T], out: Path, settings: Mapping[str, Any]) -> T | None:
+def load_if_finished(kind: type[T], out: Path, settings: Mapping[str, Any]) -> T | None:
     """Return what a folder holds, None if nothing; it is an error if that was made with other settings."""
     if not (out / "model.json").exists():
         return None

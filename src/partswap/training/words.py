@@ -18,20 +18,20 @@ from torch import Tensor
 
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
-from partswap.explainer import Explainer
-from partswap.features import classifier_features
-from partswap.language.linear import LinearHead, fit_linear_head, own_linear_head
-from partswap.language.model import AttributeHeads, WordsModel
-from partswap.language.parts import open_parts
-from partswap.language.vocabulary import Vocabulary, vocabulary
+from partswap.explainer.explainer import Explainer
+from partswap.features.encode import classifier_features
 from partswap.metrics.bootstrap import TAILS
 from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import weights_digest
-from partswap.models.names import numbered, plain
+from partswap.models.names import normalize_name, placeholder_names
 from partswap.models.precision import device_of
-from partswap.progress import Track, no_progress, step
-from partswap.store import locked, make_folder, write_json
-from partswap.training.session import finish, made_before
+from partswap.training.session import finish, load_if_finished
+from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.store import locked, make_folder, write_json
+from partswap.words.linear import LinearHead, fit_linear_head, own_linear_head
+from partswap.words.model import AttributeHeads, WordsModel
+from partswap.words.parts import open_parts
+from partswap.words.vocabulary import Vocabulary, vocabulary
 
 #: Inverse strength of the regularisation, on features of unit variance.
 C = 1.0
@@ -85,7 +85,7 @@ def train_words(
         "parts_from": place,
         "fit_head": fit_head,
     }
-    done = made_before(WordsModel, out, settings)
+    done = load_if_finished(WordsModel, out, settings)
     if done is not None:
         console.print(f"{out} is finished: {_told(done)}", highlight=False)
         return done
@@ -187,8 +187,8 @@ def _told(made: WordsModel) -> str:
 
 
 def _same_classes(classifier: Classifier, data: Dataset) -> None:
-    theirs, ours = ([plain(name) for name in classes] for classes in (data.classes, classifier.classes))
-    unnamed = list(classifier.classes) == numbered(len(ours))
+    theirs, ours = ([normalize_name(name) for name in classes] for classes in (data.classes, classifier.classes))
+    unnamed = list(classifier.classes) == placeholder_names(len(ours))
     if len(theirs) != len(ours) or (not unnamed and theirs != ours):
         raise SettingError(
             f"the {len(theirs)} classes with attributes are not the {len(ours)} of the classifier.",

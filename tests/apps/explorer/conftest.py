@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from partswap.apps.explorer.examples import Example
-from partswap.apps.explorer.server import Site, make_app
+from partswap.apps.explorer.server import ExplorerState, make_app
 from partswap.runs.config import RunConfig
-from partswap.runs.workbench import Workbench, open_workbench
+from partswap.runs.context import RunContext, open_run_context
 
 # As `partswap explore` sets it, before anything is computed: memory is measured here.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
@@ -32,29 +32,29 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 
 @pytest.fixture(scope="session")
-def bench(config: RunConfig) -> Workbench:
-    made = open_workbench(config)
+def bench(config: RunConfig) -> RunContext:
+    made = open_run_context(config)
     _ = made.encodings
     return made
 
 
 @pytest.fixture(scope="session")
-def examples(bench: Workbench, config: RunConfig) -> list[Example]:
+def examples(bench: RunContext, config: RunConfig) -> list[Example]:
     """The examples of the first page: chosen once, they are the same in every test."""
-    site = Site(bench, config)
+    site = ExplorerState(bench, config)
     chosen = site.room.examples
     site.close()
     return chosen
 
 
 @pytest.fixture
-def site(bench: Workbench, config: RunConfig, examples: list[Example]) -> Iterator[Site]:
-    site = Site(bench, config)
+def site(bench: RunContext, config: RunConfig, examples: list[Example]) -> Iterator[ExplorerState]:
+    site = ExplorerState(bench, config)
     site.room.examples = examples
     yield site
     site.close()
 
 
 @pytest.fixture
-def client(site: Site) -> TestClient:
+def client(site: ExplorerState) -> TestClient:
     return TestClient(make_app(site), base_url=BASE, follow_redirects=False)

@@ -17,17 +17,17 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from devices import DESKTOP, PHONE
 from partswap import Counterfactual, aviary
 from partswap.apps.explorer import server
-from partswap.apps.explorer.desk import OutdatedError
-from partswap.apps.explorer.server import Site, make_app
+from partswap.apps.explorer.scheduler import OutdatedError
+from partswap.apps.explorer.server import ExplorerState, make_app
 from partswap.apps.explorer.view import View, read_view
-from partswap.apps.web import served_app
+from partswap.apps.security import served_app
 
 #: Machines can be busy.
 SLOW = 60_000
 
 
 @pytest.fixture
-def base(site: Site) -> Iterator[str]:
+def base(site: ExplorerState) -> Iterator[str]:
     with served_app(make_app(site)) as address:
         yield address
 

@@ -10,15 +10,15 @@ from functools import partial
 import pytest
 
 from partswap.apps.explorer.cells import matches_of
-from partswap.apps.explorer.desk import BusyError, Desk, OutdatedError
 from partswap.apps.explorer.memory import resident_bytes
-from partswap.apps.explorer.room import PROBLEMS, Kept
-from partswap.apps.explorer.server import Site
+from partswap.apps.explorer.scheduler import BusyError, OutdatedError, RequestScheduler
+from partswap.apps.explorer.server import ExplorerState
+from partswap.apps.explorer.service import PROBLEMS, Kept
 from partswap.apps.explorer.view import View
 from partswap.errors import ClassIndexError, ImageError, PartswapError
-from partswap.search.follow import follow
+from partswap.metrics.clarity import CRITERIA, clarity
+from partswap.search.apply import apply_edits
 from partswap.search.problem import Problem
-from partswap.showcase import CRITERIA, clarity
 
 
 def test_the_examples_are_a_clear_one_a_hard_one_and_a_mistake(site):
@@ -88,7 +88,7 @@ def test_what_is_kept_is_bounded(site):
 def test_a_hundred_problems_stay_within_memory(bench, config):
     """It takes some seconds: a leak shows over many problems, and each search must leave something behind."""
     memory_mb, before = 128, 0
-    site = Site(bench, config, memory_mb)
+    site = ExplorerState(bench, config, memory_mb)
     room = site.room
     images = [k for k in range(len(room.labels)) if room.right[k]]
     views = [
@@ -118,7 +118,7 @@ def test_own_swaps_say_what_the_head_says(site):
     assert mine.flipped == found.flipped
     features = room.features
     query, donors = features.select([view.image]), features.select(room.drawn(view))
-    plain = follow(room.explainer.plan, Problem.of(query.cut_grids, donors.grids, view.target), pairs(found))
+    plain = apply_edits(room.explainer.plan, Problem.of(query.cut_grids, donors.grids, view.target), pairs(found))
     assert plain.trace[-1].probability == pytest.approx(mine.trace[-1].probability, abs=1e-4)
     assert bool(mine.verify(room.explainer.cut.head, query.grids[0], donors.grids))
 
@@ -157,7 +157,7 @@ def test_impossible_wishes_are_refused(site):
 
 
 def test_one_search_at_a_time_and_the_latest_only():
-    desk, running, most, order = Desk(), [0], [0], []
+    desk, running, most, order = RequestScheduler(), [0], [0], []
     begun, go = threading.Event(), threading.Event()
 
     def work(number: int) -> int:
@@ -189,7 +189,7 @@ def test_one_search_at_a_time_and_the_latest_only():
 
 
 def test_a_pile_of_requests_is_refused():
-    desk = Desk(waiting=3)
+    desk = RequestScheduler(waiting=3)
     go = threading.Event()
 
     async def scenario() -> list[object]:
@@ -204,7 +204,7 @@ def test_a_pile_of_requests_is_refused():
     desk.close()
 
 
-def long_work(desk: Desk, done: list[str], reached: threading.Event) -> None:
+def long_work(desk: RequestScheduler, done: list[str], reached: threading.Event) -> None:
     """Work for ten seconds, unless nobody waits for it."""
     reached.set()
     for _ in range(1000):
@@ -214,7 +214,7 @@ def long_work(desk: Desk, done: list[str], reached: threading.Event) -> None:
 
 
 def test_spare_time_is_used_and_given_up_at_once():
-    desk, done = Desk(), []
+    desk, done = RequestScheduler(), []
     reached = threading.Event()
     long = partial(long_work, desk, done, reached)
 
@@ -229,7 +229,7 @@ def test_spare_time_is_used_and_given_up_at_once():
 
 
 def test_other_spare_work_takes_the_place_of_what_is_under_way():
-    desk, done = Desk(), []
+    desk, done = RequestScheduler(), []
     reached, over = threading.Event(), threading.Event()
     long = partial(long_work, desk, done, reached)
 
@@ -294,7 +294,7 @@ def test_a_search_that_takes_longer_than_a_page_waits_goes_on_from_where_it_was(
 
 
 def test_progress_is_told_and_work_can_be_stopped():
-    desk, ended, reached = Desk(), [], threading.Event()
+    desk, ended, reached = RequestScheduler(), [], threading.Event()
 
     def work() -> None:
         try:

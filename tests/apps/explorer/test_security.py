@@ -19,7 +19,7 @@ from elsewhere import from_elsewhere
 from partswap.apps.explorer import uploads
 from partswap.apps.explorer.server import make_app
 from partswap.apps.explorer.uploads import KEPT, LARGEST_BYTES, Uploads
-from partswap.apps.web import HEADERS, served_app
+from partswap.apps.security import HEADERS, served_app
 
 RAW = {"content-type": "application/octet-stream"}
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from partswap import Counterfactual, aviary, palette
+from partswap import Counterfactual, aviary
 from partswap.apps.explorer.view import View
+from partswap.drawing import palette
 from partswap.search import METHODS
 
 

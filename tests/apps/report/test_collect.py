@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from partswap.apps.report import collect_runs, write_report
 from partswap.apps.report.collect import run_labels
 from partswap.cli.main import app
+from partswap.drawing.palette import EDITS, TARGET, TARGET_DARK
 from partswap.errors import PartswapError, SettingError
+from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS
-from partswap.palette import EDITS, TARGET, TARGET_DARK
-from partswap.preprocess import Preprocess
+from partswap.runs.context import open_run_context
 from partswap.runs.folder import read_run
 from partswap.runs.run import _doubts, run
-from partswap.runs.workbench import open_workbench
 from report_files import make_report
 
 
@@ -168,7 +168,7 @@ def rows_of_mistakes(page: str) -> list[tuple[str, str, int]]:
 
 
 def test_the_mistakes_are_those_of_the_model(collected, whole_run, tmp_path):
-    bench = open_workbench(whole_run)
+    bench = open_run_context(whole_run)
     labels, said = bench.data.labels().tolist(), bench.encodings.logits.argmax(1).tolist()
     names = bench.data.classes
     counted = Counter((names[true], names[says]) for true, says in zip(labels, said, strict=True) if true != says)
@@ -210,7 +210,7 @@ def test_a_run_of_an_earlier_version_says_that_its_mistakes_are_not_known(whole_
 def test_a_run_of_both_keeps_mistakes_apart(whole_run, tmp_path):
     one_edit = {"methods": ("goyal",), "settings": {"goyal": {"max_edits": 1}}}
     config = whole_run.with_(out=tmp_path / "both", only="all", queries=None, **one_edit)
-    bench = open_workbench(config)
+    bench = open_run_context(config)
     labels, said = bench.data.labels(), bench.encodings.logits.argmax(1).numpy()
     wrong = set(np.flatnonzero(labels != said).tolist())
     explained = run(config, bench=bench).explained("goyal")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from partswap.apps.study.server import Site, open_site
+from partswap.apps.study.server import StudyState, open_site
 from partswap.apps.study.serving import served
 from study_files import Postgres, make_study, postgres_server
 
@@ -35,13 +35,13 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> StudyState:
     make_study(tmp_path, side=224, learning=2, questions=2, attention=1, least_seconds=0.3)
     return open_site(tmp_path, open_places=4)
 
 
 @pytest.fixture
-def base(site: Site) -> Iterator[str]:
+def base(site: StudyState) -> Iterator[str]:
     with served(site) as address:
         yield address
 

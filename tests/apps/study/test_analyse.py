@@ -9,7 +9,15 @@ import pyarrow as pa
 import pytest
 
 from partswap.apps.study import analyse as studied
-from partswap.apps.study.analyse import Rules, analyse, figure, paragraph, score_blocks, table_markdown, write_analysis
+from partswap.apps.study.analyse import (
+    ExclusionRules,
+    analyse,
+    figure,
+    paragraph,
+    score_blocks,
+    table_markdown,
+    write_analysis,
+)
 from partswap.apps.study.export import COLUMNS
 from partswap.errors import PartswapError
 
@@ -43,7 +51,7 @@ def rows_of(
     return rows
 
 
-def found_in(rows: list[dict], rules: Rules = Rules(), methods=METHODS):  # noqa: B008
+def found_in(rows: list[dict], rules: ExclusionRules = ExclusionRules(), methods=METHODS):  # noqa: B008
     return analyse(pa.Table.from_pylist(rows, COLUMNS), methods, rules)
 
 
@@ -82,13 +90,13 @@ def test_people_and_blocks_are_left_out_by_rule():
             row["choice"], row["right"] = "A", True
     failed = {**rows[-1], "phase": "attention", "participant": 2, "right": False}
     rows += [failed, failed]
-    blocks, excluded = score_blocks(rows, Rules())
+    blocks, excluded = score_blocks(rows, ExclusionRules())
     assert excluded == {
         "people unfinished": 1, "people inattentive": 1, "people too fast": 1, "blocks known before": 1
     }  # fmt: skip
     assert {(block.participant) for block in blocks} == {3}
     assert len(blocks) == 1
-    everyone, none = score_blocks(rows, Rules(unfinished=False, checks=9, seconds=0, knew=1.0))
+    everyone, none = score_blocks(rows, ExclusionRules(unfinished=False, checks=9, seconds=0, knew=1.0))
     assert len(everyone) == 8
     assert not any(none.values())
     with pytest.raises(PartswapError, match=r"nothing to analyse: 4 people unfinished"):
@@ -114,7 +122,7 @@ def test_everything_is_written_down(tmp_path):
     for row in rows_of({"partswap": 0.9, "goyal": 0.6}, seed=1):
         rows.append({**row, "setup": "consistent", "participant": 100 + row["participant"]})
     table = pa.Table.from_pylist(rows, COLUMNS)
-    found = analyse(table, METHODS, Rules())
+    found = analyse(table, METHODS, ExclusionRules())
     assert found.setups == ["random", "consistent"]
     write_analysis(found, table, tmp_path / "out")
     text = (tmp_path / "out" / "analysis.md").read_text()
@@ -130,6 +138,6 @@ def test_everything_is_written_down(tmp_path):
 def test_a_block_without_its_test_does_not_count():
     rows = [row for row in rows_of({"partswap": 0.8, "goyal": 0.8}, people=2) if row["participant"] or row["block"] < 3]
     rows = [row for row in rows if not (row["block"] == 2 and row["phase"] == "test" and row["item"] > 4)]
-    blocks, _ = score_blocks(rows, Rules())
+    blocks, _ = score_blocks(rows, ExclusionRules())
     assert not any(block.asked != 10 for block in blocks)
     assert len(blocks) == 2 + 5

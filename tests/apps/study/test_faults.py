@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from partswap.apps.study.database import NotNowError
+from partswap.apps.study.database import DatabaseUnavailableError
 from partswap.apps.study.server import make_app, open_site
 from partswap.apps.study.simulate import read_page
 from study_files import Postgres, free_port, make_study, start_server
@@ -113,7 +113,7 @@ def test_when_the_disk_is_full_people_are_told_to_wait_and_nothing_is_half_writt
             site.database.answer(token, step.number, step.choices[0], 700.0)
             stored.append(step)
 
-    with pytest.raises(NotNowError, match="full"):
+    with pytest.raises(DatabaseUnavailableError, match="full"):
         fill()
     token, step = everything[len(stored)]
     answered, sent = step.number, {"step": step.number, "choice": step.choices[0]}

@@ -18,7 +18,7 @@ from partswap.apps.study.assign import assign
 from partswap.apps.study.export import answers_table
 from partswap.apps.study.folder import Block, Lesson, Study
 from partswap.apps.study.secret import new_secret, random_from
-from partswap.apps.study.server import Site, make_app, open_site
+from partswap.apps.study.server import StudyState, make_app, open_site
 from partswap.apps.study.serving import served
 from partswap.apps.study.simulate import read_page
 from partswap.errors import SettingError
@@ -101,7 +101,7 @@ def make_old(folder: Path) -> None:
     (folder / "study.json").write_text(json.dumps(study))
 
 
-def begun_old_study(folder: Path) -> Site:
+def begun_old_study(folder: Path) -> StudyState:
     """Return a study of version 1 that someone has begun."""
     new_study(folder)
     database = open_site(folder).database
@@ -110,7 +110,7 @@ def begun_old_study(folder: Path) -> Site:
     return open_site(folder, answering=1000.0)
 
 
-def share_right(site: Site) -> float:
+def share_right(site: StudyState) -> float:
     """Return how many test answers were right."""
     right = [row["right"] for row in answers_table(site.study, site.database).to_pylist() if row["phase"] == "test"]
     return sum(right) / len(right)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from partswap.apps.study.server import open_site
-from partswap.apps.study.simulate import Guesser, Manner, crowd
+from partswap.apps.study.simulate import RandomLearner, SimulationSettings, run_simulated_participants
 from study_files import free_port, make_study, start_server
 
 PEOPLE = 200
@@ -19,8 +19,10 @@ def test_two_hundred_at_once_without_an_error(tmp_path, new_database: Callable[[
     tokens = [site.database.add(simulated=True) for _ in range(PEOPLE)]
     server = start_server(tmp_path, url, port)
     try:
-        learners = [Guesser() for _ in tokens]
-        traffic = asyncio.run(crowd(f"http://127.0.0.1:{port}", tokens, learners, Manner(think=0.5)))
+        learners = [RandomLearner() for _ in tokens]
+        traffic = asyncio.run(
+            run_simulated_participants(f"http://127.0.0.1:{port}", tokens, learners, SimulationSettings(think=0.5))
+        )
     finally:
         server.terminate()
         server.wait(20)

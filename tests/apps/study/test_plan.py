@@ -13,16 +13,16 @@ from PIL import Image, ImageFilter
 from typer.testing import CliRunner
 
 from partswap.apps.study.folder import read_study
-from partswap.apps.study.plan import Choices, plan_study
+from partswap.apps.study.plan import StudyConfig, plan_study
 from partswap.cli.main import app
-from partswap.composite import BLUR, highlighted
 from partswap.errors import SettingError
+from partswap.pixels.composite import BLUR, highlighted
 from partswap.runs.config import RunConfig
 from partswap.runs.folder import read_run
 from partswap.runs.run import run
 
 METHODS = ("partswap", "goyal", "scout")
-SMALL = Choices(METHODS, learning=2, questions=4, participants=5, blocks=3, least_seconds=0.0)
+SMALL = StudyConfig(METHODS, learning=2, questions=4, participants=5, blocks=3, least_seconds=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_everything_but_the_region_is_blurred():
 
 
 def test_consistent_pairs_are_those_where_ours_alone_is_right(run_folder, tmp_path):
-    choices = Choices(METHODS, setups=("random", "consistent"), learning=1, questions=2, participants=4, blocks=2)
+    choices = StudyConfig(METHODS, setups=("random", "consistent"), learning=1, questions=2, participants=4, blocks=2)
     study, counts = plan_study([run_folder], tmp_path / "study", choices)
     assert counts["random"] >= counts["consistent"] > 0
     # Pairs that have both setups come first.
@@ -157,14 +157,14 @@ def test_what_cannot_be_planned_is_refused(run_folder, whole_run, tmp_path, plan
     with pytest.raises(SettingError, match=r"were made with another"):
         plan_study([run_folder, whole_run.out], tmp_path / "study", SMALL)
     with pytest.raises(SettingError, match=r"distractors"):
-        plan_study([whole_run.out], tmp_path / "study", Choices(("goyal", "paper"), learning=1, test_split="train"))
+        plan_study([whole_run.out], tmp_path / "study", StudyConfig(("goyal", "paper"), learning=1, test_split="train"))
     for bad in (
         {"questions": 3}, {"questions": 0}, {"learning": 0}, {"blocks": 0}, {"setups": ("other",)}, {"setups": ()},
         {"attention": -1}, {"return_url": "javascript:x"}, {"pairs": 0},
         {"methods": ("goyal",), "setups": ("consistent",)},
     ):  # fmt: skip
         with pytest.raises(SettingError):
-            Choices(**bad)
+            StudyConfig(**bad)
 
 
 def test_from_runs_to_an_analysis_on_the_command_line(run_folder, tmp_path):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from partswap.apps.study.analyse import Rules, analyse, write_analysis
+from partswap.apps.study.analyse import ExclusionRules, analyse, write_analysis
 from partswap.apps.study.backup import back_up
 from partswap.apps.study.export import COLUMNS
 from partswap.apps.study.power import power_of
@@ -81,7 +81,7 @@ def test_an_analysis_is_for_its_owner(tmp_path):
         for k in range(2)
     ]
     table = pa.Table.from_pylist(rows, COLUMNS)
-    found = analyse(table, {"partswap": "partswap"}, Rules(knew=1.0))
+    found = analyse(table, {"partswap": "partswap"}, ExclusionRules(knew=1.0))
     write_analysis(found, table, tmp_path / "out")
     assert len(list((tmp_path / "out").iterdir())) == 4
     assert open_to_others(tmp_path / "out") == []

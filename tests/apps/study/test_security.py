@@ -17,8 +17,8 @@ from PIL import Image
 
 from elsewhere import from_elsewhere
 from partswap.apps.study.admin import set_password
-from partswap.apps.study.guard import HEADERS, LARGEST, Pace
-from partswap.apps.study.server import Site, make_app, open_site
+from partswap.apps.study.limits import HEADERS, LARGEST, RateLimiter
+from partswap.apps.study.server import StudyState, make_app, open_site
 from partswap.apps.study.serving import served
 from partswap.errors import SettingError
 from study_files import free_port, make_study, start_server
@@ -27,13 +27,13 @@ JSON = {"accept": "application/json"}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> StudyState:
     make_study(tmp_path, participants=6)
     return open_site(tmp_path, open_places=6)
 
 
 @pytest.fixture
-def client(site: Site) -> TestClient:
+def client(site: StudyState) -> TestClient:
     return TestClient(make_app(site), follow_redirects=False)
 
 
@@ -311,7 +311,7 @@ def test_answers_and_joining_keep_to_a_pace(site, client):
 
 def test_a_pace_recovers_with_time():
     now = [0.0]
-    pace = Pace(2.0, 4, clock=lambda: now[0])
+    pace = RateLimiter(2.0, 4, clock=lambda: now[0])
     assert [pace.passes("a") for _ in range(6)] == [True] * 4 + [False] * 2
     assert pace.passes("b")
     now[0] += 0.5

@@ -23,10 +23,10 @@ from fastapi.testclient import TestClient
 from partswap.apps.study import migrations
 from partswap.apps.study.admin import set_password
 from partswap.apps.study.backup import back_up
-from partswap.apps.study.database import FullError, metadata
+from partswap.apps.study.database import StudyFullError, metadata
 from partswap.apps.study.export import answers_table
 from partswap.apps.study.secret import token_from
-from partswap.apps.study.server import Site, make_app, open_site
+from partswap.apps.study.server import StudyState, make_app, open_site
 from partswap.apps.study.serving import served
 from partswap.apps.study.simulate import read_page
 from partswap.apps.study.steps import steps_of
@@ -36,13 +36,13 @@ from study_files import make_study
 JSON = {"accept": "application/json"}
 
 
-def site_of(folder: Path, url: str | None = None, **more) -> Site:
+def site_of(folder: Path, url: str | None = None, **more) -> StudyState:
     if not (folder / "study.json").exists():
         make_study(folder)
     return open_site(folder, url, **more)
 
 
-def client_of(site: Site) -> TestClient:
+def client_of(site: StudyState) -> TestClient:
     return TestClient(make_app(site), base_url="http://testserver", follow_redirects=False)
 
 
@@ -50,7 +50,7 @@ def answer(client: TestClient, token: str, step: int, choice: str, **more) -> ht
     return client.post(f"/s/{token}", data={"step": step, "choice": choice, **more}, headers=JSON)
 
 
-def go_to(client: TestClient, site: Site, token: str, step: int, *, right: bool = True) -> None:
+def go_to(client: TestClient, site: StudyState, token: str, step: int, *, right: bool = True) -> None:
     """Answer all steps before one."""
     who = site.database.find(token)
     for one in site.steps_of(who.slot)[who.done : step]:
@@ -267,7 +267,7 @@ def test_personal_links_take_no_places_of_the_open_link(tmp_path, new_database: 
     # Nor does the open link take more than its own: the other places are for personal links.
     links += [site.database.add() for _ in range(2)]
     assert all(site.database.find(token) is not None for token in links)
-    with pytest.raises(FullError, match=r"all 9 places are taken"):
+    with pytest.raises(StudyFullError, match=r"all 9 places are taken"):
         site.database.add()
     # A place is free again when its participant is deleted.
     first = next(row["id"] for row in site.database.everyone() if row["name"] == "p0")
@@ -282,7 +282,7 @@ def test_without_open_places_only_personal_links_open_anything(tmp_path):
     assert client.post("/join", data={"PROLIFIC_PID": "a"}).status_code == 403
 
 
-def logged_in(site: Site) -> tuple[TestClient, str]:
+def logged_in(site: StudyState) -> tuple[TestClient, str]:
     password = set_password(site.database, None)
     client = client_of(site)
     assert client.post("/admin/login", data={"password": password}).status_code == 303

@@ -13,7 +13,14 @@ from typer.testing import CliRunner
 from partswap.apps.study.export import answers_table
 from partswap.apps.study.server import open_site
 from partswap.apps.study.serving import served
-from partswap.apps.study.simulate import Eye, Guesser, Manner, Nearest, crowd, read_page
+from partswap.apps.study.simulate import (
+    NearestExampleLearner,
+    RandomLearner,
+    RegionFeatures,
+    SimulationSettings,
+    read_page,
+    run_simulated_participants,
+)
 from partswap.cli.main import app
 from study_files import BOX, make_study
 
@@ -25,7 +32,7 @@ def encoded(array: np.ndarray) -> bytes:
 
 
 def test_only_the_region_that_was_sharp_is_learned_from():
-    learner = Nearest(Eye())
+    learner = NearestExampleLearner(RegionFeatures())
     red, blue = np.zeros((70, 70, 3)), np.zeros((70, 70, 3))
     red[20:30, 30:40], blue[20:30, 30:40] = (200, 30, 30), (30, 30, 200)
     red[50:60, 50:60], blue[50:60, 50:60] = (30, 30, 200), (200, 30, 30)  # elsewhere it is the other way round
@@ -44,10 +51,12 @@ def test_a_crowd_learns_from_what_it_sees_and_guessers_do_not(tmp_path):
     for name in ("nearest", "guess"):
         site = open_site(tmp_path, f"sqlite:///{tmp_path / name}.db")
         tokens = [site.database.add(simulated=True) for _ in range(8)]
-        eye = Eye()
-        learners = [Nearest(eye) if name == "nearest" else Guesser() for _ in tokens]
+        eye = RegionFeatures()
+        learners = [NearestExampleLearner(eye) if name == "nearest" else RandomLearner() for _ in tokens]
         with served(site) as base:
-            traffic = asyncio.run(crowd(base, tokens, learners, Manner(noise=0.0, lapse=0.0), at_once=4))
+            traffic = asyncio.run(
+                run_simulated_participants(base, tokens, learners, SimulationSettings(noise=0.0, lapse=0.0), at_once=4)
+            )
         assert traffic.finished == 8
         rows = answers_table(site.study, site.database).to_pylist()
         assert all(row["simulated"] for row in rows)

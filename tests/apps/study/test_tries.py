@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from partswap.apps.study.admin import set_password
-from partswap.apps.study.guard import Tries, address_of
+from partswap.apps.study.limits import PasswordDelays, address_of
 from partswap.apps.study.server import open_site
 from partswap.apps.study.serving import served
 from study_files import make_study
@@ -31,7 +31,7 @@ class Hours:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.tries = Tries(clock=lambda: self.now, sleep=self.sleep)
+        self.tries = PasswordDelays(clock=lambda: self.now, sleep=self.sleep)
 
     async def sleep(self, seconds: float) -> None:
         until = self.now + seconds
@@ -99,7 +99,7 @@ def test_someone_new_at_the_same_address_is_let_in(kind, at_once, turns):
 
     hours.during(250, someone, *(hours.guesser(sessions, looked_at) for _ in range(at_once)))
     assert len(waited) == 1
-    assert waited[0] <= turns * (Tries.LONGEST + 0.2)
+    assert waited[0] <= turns * (PasswordDelays.LONGEST + 0.2)
 
 
 def test_a_session_that_knew_the_password_never_waits_for_others():
@@ -133,7 +133,7 @@ def test_right_passwords_wait_for_nothing_and_time_heals():
             waited.append(hours.now - arrived)
         for k in range(6):
             await hours.tries.turn("address", f"wrong {k}")
-        hours.now += Tries.FORGOTTEN + Tries.LONGEST
+        hours.now += PasswordDelays.FORGOTTEN + PasswordDelays.LONGEST
         arrived = hours.now
         assert await hours.tries.turn("address", "later")
         waited.append(hours.now - arrived)
@@ -155,7 +155,7 @@ def test_an_address_is_a_network_where_everyone_has_many():
 
 def test_over_http_a_burst_of_guesses_is_refused_and_who_knows_gets_in(tmp_path: Path, monkeypatch):
     make_study(tmp_path)
-    monkeypatch.setattr(Tries, "SHORTEST", 4.0)
+    monkeypatch.setattr(PasswordDelays, "SHORTEST", 4.0)
     site = open_site(tmp_path)
     set_password(site.database, "correct horse")
     with served(site) as base, ThreadPoolExecutor(30) as pool:

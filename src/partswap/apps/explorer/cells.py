@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partswap.apps.explorer.room import Room
+from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import View
 from partswap.errors import SettingError
 from partswap.search.problem import Problem
@@ -36,7 +36,7 @@ class Matches:
     raising: list[Match]
 
 
-def matches_of(room: Room, view: View, cell: int) -> Matches:
+def matches_of(room: ExplorerService, view: View, cell: int) -> Matches:
     """Return the best matches of a cell, and what each swap would do after those made by hand so far."""
     problem = room.problem(view)
     if not 0 <= cell < problem.shape.cells:
@@ -48,7 +48,7 @@ def matches_of(room: Room, view: View, cell: int) -> Matches:
         for i, j in made:
             at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
             prepared = evaluator.advance(prepared, *at)
-        like = likeness_of(problem, view)[cell].clone()
+        like = similarity_of(problem, view)[cell].clone()
         taken = torch.tensor([j for _, j in made], dtype=torch.long, device=like.device)
         like[taken] = -torch.inf
         # Gains are of all cells at once, and remembered: the next cell costs a look.
@@ -67,7 +67,7 @@ def matches_of(room: Room, view: View, cell: int) -> Matches:
     return Matches(cell, before, found[: len(alike)], raising[:RAISING])
 
 
-def likeness_of(problem: Problem, view: View) -> Tensor:
+def similarity_of(problem: Problem, view: View) -> Tensor:
     """Return how alike cells are, ``(h*w, n*h*w)``: by the auxiliary, or by the classifier itself if there is none."""
     if problem.cosine is None:
         return cosines(problem.query, problem.distractors)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partswap.apps.explorer.desk import OutdatedError
+from partswap.apps.explorer.scheduler import OutdatedError
 from partswap.apps.explorer.view import MOST_DISTRACTORS, View
-from partswap.counterfactual import Counterfactual
 from partswap.errors import PartswapError
 from partswap.metrics import Evidence
-from partswap.progress import Track, no_progress
-from partswap.showcase import CRITERIA, clarity, clearest_first
+from partswap.metrics.clarity import CRITERIA, clarity, clearest_first
+from partswap.results.counterfactual import Counterfactual
+from partswap.utils.progress import Track, no_progress
 
 #: Probability of the second guess of an image that may be clear: a few swaps, not one.
 DOUBT = 0.06

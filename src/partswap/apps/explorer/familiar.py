@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from partswap.features import Encoded
+from partswap.features.encode import EncodedImages
 
 #: Images of the data set that others are compared with.
 COMPARED = 1000
@@ -21,7 +21,7 @@ class Familiar:
     judged by how alike these are to their own nearest.
     """
 
-    def __init__(self, features: Encoded) -> None:
+    def __init__(self, features: EncodedImages) -> None:
         rows = range(0, len(features), max(1, len(features) // COMPARED))
         means = torch.cat([features.select([row]).grids.float().mean((2, 3)) for row in rows])
         self.centre = means.mean(0)

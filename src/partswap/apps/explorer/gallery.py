@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partswap.apps.explorer.pages import page
-from partswap.apps.explorer.room import Room
+from partswap.apps.explorer.service import ExplorerService
 from partswap.errors import SettingError
 
 #: Images on one page.
@@ -16,7 +16,7 @@ MANY = 36
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GalleryQuery:
     """Which images are looked for."""
 
     label: int | None = None
@@ -24,7 +24,7 @@ class Wanted:
     page: int = 0
 
 
-def read_wanted(given: Mapping[str, str]) -> Wanted:
+def read_gallery_query(given: Mapping[str, str]) -> GalleryQuery:
     """Return what an address asks for."""
     found = {}
     for name in ("class", "page"):
@@ -32,10 +32,10 @@ def read_wanted(given: Mapping[str, str]) -> Wanted:
         if text and not (text.isascii() and text.isdecimal() and len(text) < 7):
             raise SettingError(f"{name} is {text[:40]!r}.", "Use a whole number.")
         found[name] = int(text) if text else None
-    return Wanted(found["class"], given.get("wrong") == "1", found["page"] or 0)
+    return GalleryQuery(found["class"], given.get("wrong") == "1", found["page"] or 0)
 
 
-def gallery_html(room: Room, wanted: Wanted, version: str) -> str:
+def gallery_html(room: ExplorerService, wanted: GalleryQuery, version: str) -> str:
     """Return a page of images."""
     chosen = np.ones(len(room.labels), bool)
     if wanted.label is not None:

@@ -11,13 +11,13 @@ from typing import Any
 import jinja2
 
 from partswap.apps.explorer.cells import Match, Matches
-from partswap.apps.explorer.room import Room
+from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import MOST_BEAM, UNLIMITED, View
-from partswap.counterfactual import Counterfactual, Step, percent
+from partswap.drawing.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
 from partswap.grid import GridShape
-from partswap.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
+from partswap.metrics.clarity import turns_into, weaknesses
+from partswap.results.counterfactual import Counterfactual, Step, percent
 from partswap.search import METHODS
-from partswap.showcase import turns_into, weaknesses
 
 HERE = Path(__file__).parent
 #: Side of a picture in the coordinates of its drawing.
@@ -52,7 +52,7 @@ def page(name: str, /, **values: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Box:
+class CellBox:
     """A cell as it is drawn."""
 
     x: float
@@ -72,18 +72,18 @@ class Box:
         return f"{left:.1f} {top:.1f} {wide:.1f} {high:.1f}"
 
 
-def box_of(grid: GridShape, cell: int, number: int = 0) -> Box:
+def box_of(grid: GridShape, cell: int, number: int = 0) -> CellBox:
     """Return where a cell is drawn."""
     left, top, right, bottom = grid.box(cell, (SIDE, SIDE))
-    return Box(left, top, right - left, bottom - top, cell, number, (number - 1) % len(EDITS) if number else 0)
+    return CellBox(left, top, right - left, bottom - top, cell, number, (number - 1) % len(EDITS) if number else 0)
 
 
-def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str:
+def result_html(room: ExplorerService, view: View, cf: Counterfactual, version: str) -> str:
     """Return what a view shows: the verdict, the pictures, the swaps and the trace."""
     grid, drawn, query = cf.grid, room.drawn(view), room.query(view)
     before = [cf.before, *cf.trace]
     swaps = _swaps(room, view, cf)
-    used: dict[int, list[Box]] = {}
+    used: dict[int, list[CellBox]] = {}
     for number, edit in enumerate(cf.edits, 1):
         used.setdefault(edit.distractor_image, []).append(box_of(grid, edit.distractor_cell % grid.cells, number))
     by_cell = {swap["query"].cell: swap for swap in swaps}
@@ -122,7 +122,7 @@ def result_html(room: Room, view: View, cf: Counterfactual, version: str) -> str
     )
 
 
-def _swaps(room: Room, view: View, cf: Counterfactual) -> list[dict[str, Any]]:
+def _swaps(room: ExplorerService, view: View, cf: Counterfactual) -> list[dict[str, Any]]:
     """Return what is shown of each swap."""
     grid, drawn, swaps = cf.grid, room.drawn(view), []
     steps = [cf.before, *cf.trace]
@@ -191,7 +191,7 @@ def trace_of(steps: Sequence[Step]) -> dict[str, Any]:
     }
 
 
-def cell_html(room: Room, view: View, found: Matches, version: str) -> str:
+def cell_html(room: ExplorerService, view: View, found: Matches, version: str) -> str:
     """Return what is shown of one cell."""
     grid, drawn = room.explainer.cut.grid, room.drawn(view)
     target = room.name(view.target or 0)
@@ -225,7 +225,9 @@ def cell_html(room: Room, view: View, found: Matches, version: str) -> str:
     )
 
 
-def compare_html(room: Room, view: View, found: Sequence[tuple[str, Counterfactual | str]], version: str) -> str:
+def compare_html(
+    room: ExplorerService, view: View, found: Sequence[tuple[str, Counterfactual | str]], version: str
+) -> str:
     """Return methods side by side."""
     drawn, rows = room.drawn(view), []
     for name, cf in found:
@@ -246,7 +248,7 @@ def compare_html(room: Room, view: View, found: Sequence[tuple[str, Counterfactu
     return page("compare", rows=rows, view=view, version=version, side=SIDE)
 
 
-def sliders(room: Room, view: View) -> list[dict[str, Any]]:
+def sliders(room: ExplorerService, view: View) -> list[dict[str, Any]]:
     """Return the sliders of a view; those its method has no use for are off, those few people move are folded."""
     method = METHODS.get(view.method)()
     most = len(room.drawn(view))

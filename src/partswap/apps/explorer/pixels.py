@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 
 from partswap.apps.explorer.pages import page
-from partswap.apps.explorer.room import Room
+from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import View
 
 
-def pixel_html(room: Room, view: View) -> str:
+def pixel_html(room: ExplorerService, view: View) -> str:
     """Return what the network says of the composite, and where that is."""
     cf = room.checked(view)
     assert cf.pixel is not None
@@ -17,7 +17,7 @@ def pixel_html(room: Room, view: View) -> str:
     return page("pixel", check=cf.pixel, query=view.query(), **named)
 
 
-def composite_png(room: Room, view: View) -> bytes:
+def composite_png(room: ExplorerService, view: View) -> bytes:
     """Return the query with the regions pasted in."""
     out = io.BytesIO()
     room.pictured(view, room.solve(view)).composite().save(out, "PNG")

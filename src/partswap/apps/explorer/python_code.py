@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from partswap.apps.explorer.room import Room
+from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import View
-from partswap.models.blend import Blend
+from partswap.models.multi_layer import MultiLayerFeatures
 from partswap.runs.config import RunConfig
 from partswap.search import METHODS, Method
 
 
-def python_of(room: Room, view: View) -> str:
+def python_of(room: ExplorerService, view: View) -> str:
     """Return a program that makes the counterfactual of a view; a dropped image is named as a file to be filled in."""
     donors = room.drawn(view)[: room.count(view)]
     auxiliary = room.explainer.auxiliary
     # One that was trained says what is usual to it; the others are fitted to the data set.
-    fitted = auxiliary is not None and isinstance(auxiliary.model, Blend) and auxiliary.usual is None
+    fitted = auxiliary is not None and isinstance(auxiliary.model, MultiLayerFeatures) and auxiliary.usual is None
     method, how = _method(room, view)
     if view.upload is not None:
         query = ["image = 'your-image.jpg'  # the image you dropped"]
@@ -27,7 +27,7 @@ def python_of(room: Room, view: View) -> str:
     return "\n".join(
         [
             f"from partswap import {', '.join(sorted(['Explainer', 'open_dataset', method]))}",
-            *(["from partswap.features import fitted_auxiliary"] if fitted else []),
+            *(["from partswap.features.encode import fitted_auxiliary"] if fitted else []),
             "",
             f"data = open_dataset({_data(room.config)})",
             f"explainer = Explainer({_model(room.config)}, class_names=data.classes)",
@@ -52,7 +52,7 @@ def python_of(room: Room, view: View) -> str:
     )
 
 
-def _target(room: Room, view: View) -> str:
+def _target(room: ExplorerService, view: View) -> str:
     """Return the class as a name, where one class only has it, else as an index."""
     assert view.target is not None
     names = list(room.explainer.class_names or ())
@@ -75,7 +75,7 @@ def _model(config: RunConfig) -> str:
     return f"{str(config.model)!r}, {_arguments({**given, 'auxiliary': config.auxiliary})}"
 
 
-def _method(room: Room, view: View) -> tuple[str, str]:
+def _method(room: ExplorerService, view: View) -> tuple[str, str]:
     """Return the public name that makes the method, and how it is made."""
     if view.swaps is not None:
         return "OwnSwaps", f"OwnSwaps(edits={list(view.swaps)})"

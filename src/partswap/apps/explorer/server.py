@@ -18,19 +18,19 @@ from starlette.concurrency import run_in_threadpool
 
 from partswap.apps.explorer import gallery, pages
 from partswap.apps.explorer.cells import matches_of
-from partswap.apps.explorer.desk import BusyError, Desk, OutdatedError
 from partswap.apps.explorer.pixels import composite_png, pixel_html
 from partswap.apps.explorer.python_code import python_of
-from partswap.apps.explorer.room import MEMORY_MB, Kept, Room
+from partswap.apps.explorer.scheduler import BusyError, OutdatedError, RequestScheduler
+from partswap.apps.explorer.service import MEMORY_MB, ExplorerService, Kept
 from partswap.apps.explorer.uploads import LARGEST_BYTES, Uploads
 from partswap.apps.explorer.view import UPLOAD, View, read_view
-from partswap.apps.web import Guard
-from partswap.counterfactual import Counterfactual
+from partswap.apps.security import SecurityMiddleware
 from partswap.errors import PartswapError
+from partswap.results.counterfactual import Counterfactual
 from partswap.runs.config import RunConfig
-from partswap.runs.workbench import Workbench
+from partswap.runs.context import RunContext
 from partswap.search import METHODS
-from partswap.threads import release_threads
+from partswap.utils.threads import release_threads
 
 #: Pictures never change while a server runs, and their address has its version in it.
 KEPT = "private, max-age=86400, immutable"
@@ -40,12 +40,12 @@ PAGE_SECONDS = 1.5
 SIDES, PICTURES = {"i": pages.SIDE, "t": 160}, 600
 
 
-class Site:
+class ExplorerState:
     """An explorer that is being served."""
 
-    def __init__(self, bench: Workbench, config: RunConfig, memory_mb: float = MEMORY_MB) -> None:
-        self.desk, self.uploads = Desk(), Uploads()
-        self.room = Room(bench, config, self.uploads, memory_mb, lambda edits: self.desk.pulse(edits))
+    def __init__(self, bench: RunContext, config: RunConfig, memory_mb: float = MEMORY_MB) -> None:
+        self.desk, self.uploads = RequestScheduler(), Uploads()
+        self.room = ExplorerService(bench, config, self.uploads, memory_mb, lambda edits: self.desk.pulse(edits))
         #: In the address of every picture: another server at this address has others.
         self.version = secrets.token_hex(4)
         self.pictures: Kept[bytes] = Kept(PICTURES)
@@ -58,10 +58,10 @@ class Site:
         self.uploads.close()
 
 
-def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
+def make_app(site: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
     """Return the web application; `names` are those it goes by besides addresses in numbers and localhost."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, largest=LARGEST_BYTES, what="this explorer", names=names)
+    app.add_middleware(SecurityMiddleware, largest=LARGEST_BYTES, what="this explorer", names=names)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     room, desk = site.room, site.desk
 
@@ -159,7 +159,7 @@ def make_app(site: Site, names: tuple[str, ...] = ()) -> FastAPI:
 
     @app.get("/images")
     async def images(request: Request) -> Response:
-        wanted = gallery.read_wanted(request.query_params)
+        wanted = gallery.read_gallery_query(request.query_params)
         return HTMLResponse(await run_in_threadpool(gallery.gallery_html, room, wanted, site.version))
 
     @app.post("/upload")
@@ -189,7 +189,7 @@ def _asker(request: Request, kind: str) -> str:
     return f"{tab[:40]} {kind[:10]}" if tab.isalnum() else ""
 
 
-def _page(site: Site, view: View) -> str:
+def _page(site: ExplorerState, view: View) -> str:
     room = site.room
     cf = room.solve_within(view, PAGE_SECONDS)
     target, first_guess = view.target, room.guesses(view, 1)[0][0]
@@ -221,7 +221,7 @@ def _page(site: Site, view: View) -> str:
     )
 
 
-def _guesses(room: Room, view: View, first_guess: int) -> list[dict[str, Any]]:
+def _guesses(room: ExplorerService, view: View, first_guess: int) -> list[dict[str, Any]]:
     """Return what is shown of the classes the model thinks of."""
     label = room.query(view).label
     return [
@@ -239,13 +239,13 @@ def method_names() -> list[str]:
     return sorted(METHODS.names(), key=lambda name: name != "partswap")
 
 
-def _about(room: Room) -> str:
+def _about(room: ExplorerService) -> str:
     config = room.config
     with_what = room.explainer.auxiliary.name if room.explainer.auxiliary else "no auxiliary"
     return f"{config.data} · {config.model.rstrip('/').rpartition('/')[2]} · {with_what}"
 
 
-def _compared(site: Site, view: View) -> str:
+def _compared(site: ExplorerState, view: View) -> str:
     room, found = site.room, []
     for name in method_names():
         try:
@@ -263,7 +263,7 @@ def _drawn(cf: Counterfactual) -> bytes:
     return out.getvalue()
 
 
-def _picture(room: Room, key: str, side: int) -> bytes:
+def _picture(room: ExplorerService, key: str, side: int) -> bytes:
     """Return the part of an image that the model sees, as large as the image allows."""
     image, how = room.image(key), room.explainer.preprocess
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from partswap.errors import ImageError
-from partswap.images import read_image
+from partswap.inputs.images import read_image
 
 #: Bytes and pixels of a dropped image, and how many are kept.
 LARGEST_BYTES, LARGEST_PIXELS, KEPT = 12 * 2**20, 40_000_000, 24

@@ -5,7 +5,7 @@
 
 from partswap.apps.report.collect import collect_runs
 from partswap.apps.report.demo import collect_demo
-from partswap.apps.report.model import Report
+from partswap.apps.report.model import ReportData
 from partswap.apps.report.page import write_report
 
-__all__ = ["Report", "collect_demo", "collect_runs", "write_report"]
+__all__ = ["ReportData", "collect_demo", "collect_runs", "write_report"]

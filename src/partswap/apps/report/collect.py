@@ -8,24 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partswap.apps.report.model import ModelMistakes, Report, Shown, Source
-from partswap.counterfactual import Counterfactual
+from partswap.analysis.words import RunWords
+from partswap.apps.report.model import ModelMistakes, PictureNumbers, ReportData, ReportedMethod
 from partswap.data.base import Dataset
 from partswap.data.geometry import on_canvas
 from partswap.data.on_grid import CellFacts, cell_facts
+from partswap.drawing.html import used_distractors
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
-from partswap.language.speaker import open_speaker
 from partswap.metrics import Evidence, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
-from partswap.pictures import used_distractors
-from partswap.progress import Track, no_progress, step
+from partswap.results.counterfactual import Counterfactual
+from partswap.runs.context import open_run_context
 from partswap.runs.folder import Run, read_run
-from partswap.runs.tasks import Facts, Task
-from partswap.runs.workbench import open_workbench
+from partswap.runs.tasks import AnnotationCache, Task
 from partswap.search import METHODS
-from partswap.store import read_json
-from partswap.studies.naming import Teller
+from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.store import read_json
+from partswap.words.writer import open_words_writer
 
 Explained = dict[int, tuple[Task, Counterfactual]]
 #: Which class counts as the nearest, by how the run chose it.
@@ -36,10 +36,10 @@ NEAREST = {
 NOTHING = CellFacts(None, None, None)
 
 
-class Seen(Facts):
+class AnnotationReader(AnnotationCache):
     """Facts of images of which some also become pictures, so that each is read once."""
 
-    def __init__(self, report: Report, run: Run, data: Dataset) -> None:
+    def __init__(self, report: ReportData, run: Run, data: Dataset) -> None:
         super().__init__(data, run.open_preprocess(), GridShape(*run.record["grid"]))
         self.thumbnails = report.thumbnails
         self.kind = run.record["fingerprints"]["data"], self.preprocess.key()
@@ -65,7 +65,7 @@ class Seen(Facts):
 
 def collect_runs(
     folders: Sequence[str | Path], *, title: str = "", words: str | Path | None = None, track: Track = no_progress
-) -> Report:
+) -> ReportData:
     """Return what runs found, explanations of the same image side by side.
 
     Parameters
@@ -88,10 +88,10 @@ def collect_runs(
     found = [_explanations(run) for run in runs]
     labels = run_labels(paths)
     titles = source_titles(runs, found, labels)
-    report = Report(title or _title(runs))
+    report = ReportData(title or _title(runs))
     models = _add_models(report, runs, labels)
     opened: dict[str, Dataset] = {}
-    looked: dict[Hashable, Seen] = {}
+    looked: dict[Hashable, AnnotationReader] = {}
     for number, (run, methods) in enumerate(zip(runs, found, strict=True)):
         report.notices += _unfinished(run, methods)
         report.notices += [text for text in run.record.get("doubts", ()) if text not in report.notices]
@@ -99,7 +99,7 @@ def collect_runs(
         if fingerprint not in opened:
             with step(track, f"opening the data set of {run.folder}"):
                 opened[fingerprint] = run.open_data()
-        seen = Seen(report, run, opened[fingerprint])
+        seen = AnnotationReader(report, run, opened[fingerprint])
         seen = looked.setdefault((*seen.kind, seen.grid), seen)  # what one run looked at the next need not read
         scores = _scores(run, methods, seen, track)
         teller = None if words is None else _teller(run, seen.data, words, track)
@@ -107,7 +107,7 @@ def collect_runs(
             for method, explained in methods.items():
                 label = labels[number] if len(runs) > 1 else ""
                 report.sources.append(
-                    Source(titles[number, method], label, method, seen.grid, scores[method], models[number])
+                    ReportedMethod(titles[number, method], label, method, seen.grid, scores[method], models[number])
                 )
                 for task, cf in explained.values():
                     if teller is not None:
@@ -118,7 +118,7 @@ def collect_runs(
     return report
 
 
-def _add_models(report: Report, runs: Sequence[Run], labels: Sequence[str]) -> list[int]:
+def _add_models(report: ReportData, runs: Sequence[Run], labels: Sequence[str]) -> list[int]:
     """Add what each model takes for what and return the place of each run's; runs with the same logits share one."""
     prints = [run.record["fingerprints"] for run in runs]
     keys: list[Hashable] = [(each["data"], each.get("logits", number)) for number, each in enumerate(prints)]
@@ -151,10 +151,10 @@ def _explanations(run: Run) -> dict[str, Explained]:
     return {method: explained for method, explained in found.items() if explained}
 
 
-def _teller(run: Run, data: Dataset, words: str | Path, track: Track) -> Teller:
+def _teller(run: Run, data: Dataset, words: str | Path, track: Track) -> RunWords:
     """Return what puts the explanations of a run into words; the features are those of the run, from the cache."""
-    bench = open_workbench(run.config.with_(auxiliary=None), track)
-    return Teller(replace(bench, data=data, layer=run.record["layer"]), open_speaker(words))
+    bench = open_run_context(run.config.with_(auxiliary=None), track)
+    return RunWords(replace(bench, data=data, layer=run.record["layer"]), open_words_writer(words))
 
 
 def _unfinished(run: Run, found: Mapping[str, Explained]) -> list[str]:
@@ -165,10 +165,10 @@ def _unfinished(run: Run, found: Mapping[str, Explained]) -> list[str]:
     return [f"{run.folder.name} is unfinished: {', '.join(missing)} explanations. Numbers will change when it is done."]
 
 
-def _add(report: Report, fingerprint: str, seen: Seen, task: Task, cf: Counterfactual) -> None:
+def _add(report: ReportData, fingerprint: str, seen: AnnotationReader, task: Task, cf: Counterfactual) -> None:
     data, used = seen.data, set(used_distractors(cf))
     donors = task.distractors[: cf.distractors]
-    shown = Shown(
+    shown = PictureNumbers(
         seen.picture(task.query), [seen.picture(k) if place in used else None for place, k in enumerate(donors)]
     )
     # Only distractors that gave a cell are looked at: the others may be thousands of files.
@@ -186,7 +186,9 @@ def _add(report: Report, fingerprint: str, seen: Seen, task: Task, cf: Counterfa
     )
 
 
-def _scores(run: Run, found: Mapping[str, Explained], seen: Seen, track: Track) -> dict[str, dict[str, Score]]:
+def _scores(
+    run: Run, found: Mapping[str, Explained], seen: AnnotationReader, track: Track
+) -> dict[str, dict[str, Score]]:
     """Return the metrics of a run: those it computed itself, or of what is there if it is unfinished."""
     path = run.folder / "metrics.json"
     if path.exists() and run.complete:
@@ -244,7 +246,7 @@ def _model_name(run: Run) -> str:
     return Path(str(run.record["settings"]["model"])).name
 
 
-def _note(runs: Sequence[Run], report: Report) -> str:
+def _note(runs: Sequence[Run], report: ReportData) -> str:
     """Return in words which images are explained, and towards which classes."""
     right, wrong = (
         len({e["case"] for e in report.explanations if bool(e.get("mistake")) == mistake}) for mistake in (False, True)

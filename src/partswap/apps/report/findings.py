@@ -10,7 +10,7 @@ from typing import Any
 
 from partswap.apps.report.links import link, listed, percent
 from partswap.apps.report.mistakes import mistakes_finding
-from partswap.apps.report.model import Report
+from partswap.apps.report.model import ReportData
 
 #: Class pairs with fewer explanations are not called easy or hard.
 ENOUGH = 3
@@ -20,7 +20,7 @@ NAMED = 3
 Pair = tuple[int, int]
 
 
-def findings(report: Report) -> list[str]:
+def findings(report: ReportData) -> list[str]:
     """Return sentences as HTML, the most general first."""
     main = main_source(report)
     explained = [e for e in report.explanations if e["source"] == main]
@@ -43,7 +43,7 @@ def _by_pair(explanations: Iterable[dict[str, Any]]) -> dict[Pair, list[dict[str
     return pairs
 
 
-def main_source(report: Report) -> int:
+def main_source(report: ReportData) -> int:
     """Return which source sentences speak of: partswap's own method if it is there, else the first."""
     return next((n for n, source in enumerate(report.sources) if source.method == "partswap"), 0)
 
@@ -54,7 +54,7 @@ def pair_link(pair: Pair, names: Sequence[str]) -> str:
     return link(f"{first} → {second}", **{"from": first, "to": second})
 
 
-def _outcome(report: Report, explained: Sequence[dict[str, Any]], main: int, *, both: bool) -> str:
+def _outcome(report: ReportData, explained: Sequence[dict[str, Any]], main: int, *, both: bool) -> str:
     """Say how many swaps it takes; `both` if there are images that the model gets right and such that it gets wrong."""
     mistake = bool(explained[0].get("mistake"))
     which = ("wrong" if mistake else "right") if both else None

@@ -6,7 +6,7 @@ import html
 import inspect
 from collections.abc import Mapping, Sequence
 
-from partswap.apps.report.model import Report
+from partswap.apps.report.model import ReportData
 from partswap.metrics import METRICS, Score
 from partswap.metrics.base import Metric
 from partswap.metrics.bootstrap import Interval
@@ -20,7 +20,7 @@ LAST = {"evaluations": 1, "seconds": 2}
 Scores = Sequence[Mapping[str, Score]]
 
 
-def metrics_section(report: Report) -> str:
+def metrics_section(report: ReportData) -> str:
     """Return the metrics as HTML; images that the model gets right and such that it gets wrong have a table each."""
     by_kind = report.scores_by_kind()
     if len(by_kind) < 2:
@@ -32,7 +32,7 @@ def metrics_section(report: Report) -> str:
     return "".join(parts)
 
 
-def _tables(report: Report, scores: Scores, label: str) -> str:
+def _tables(report: ReportData, scores: Scores, label: str) -> str:
     """Return a table of the metrics that say most, and one of the others to unfold."""
     heads = "".join(
         f'<th scope="col"><span class="dot s{n % 6}"></span>{html.escape(source.title)}'

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from partswap.apps.report.links import link, listed, percent
-from partswap.apps.report.model import ModelMistakes, Report
+from partswap.apps.report.model import ModelMistakes, ReportData
 from partswap.runs.confusion import Confusion, Mistake
 
 #: Rows before one asks for more, and in all.
@@ -18,7 +18,7 @@ NAMED = 3
 Explained = Counter[tuple[str, str]]
 
 
-def mistakes_section(report: Report) -> str:
+def mistakes_section(report: ReportData) -> str:
     """Return what each model takes for what as HTML."""
     if not report.mistakes:
         return '<p class="unknown">What the model takes for what was not counted.</p>'
@@ -26,14 +26,14 @@ def mistakes_section(report: Report) -> str:
     return "".join(_of_model(one, explained) for one in report.mistakes)
 
 
-def explained_mistakes(report: Report) -> Explained:
+def explained_mistakes(report: ReportData) -> Explained:
     """Return how many misclassified images have an explanation, by true class and what the model says."""
     names = list(report.classes)
     cases = {(e["case"], names[e["to"]], names[e["from"]]) for e in report.explanations if e.get("mistake")}
     return Counter((true, predicted) for _, true, predicted in cases)
 
 
-def mistakes_finding(report: Report) -> list[str]:
+def mistakes_finding(report: ReportData) -> list[str]:
     """Return a sentence about what each model takes for what."""
     explained = explained_mistakes(report)
     lines = []

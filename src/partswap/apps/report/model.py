@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from partswap.apps.report.images import Thumbnails
-from partswap.counterfactual import Counterfactual
 from partswap.grid import GridShape
 from partswap.metrics import Evidence, Score, score_all
 from partswap.metrics.base import Swap
 from partswap.metrics.bootstrap import RESAMPLES
+from partswap.metrics.clarity import Clarity, clarity
+from partswap.results.counterfactual import Counterfactual
 from partswap.runs.confusion import Confusion
-from partswap.showcase import Clarity, clarity
 
 #: Digits of probabilities: more than the page shows.
 DIGITS = 5
 
 
-class Names:
+class NameTable:
     """Names with a number each, in the order they were first seen."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportedMethod:
     """Where explanations come from: a method of a run."""
 
     title: str
@@ -45,7 +45,7 @@ class Source:
     method: str
     grid: GridShape
     scores: Mapping[str, Score] = field(repr=False)
-    model: int | None = None  #: whose explanations these are: place in `Report.mistakes`
+    model: int | None = None  #: whose explanations these are: place in `ReportData.mistakes`
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ModelMistakes:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PictureNumbers:
     """The pictures of an explanation by their numbers, the distractors by their place; None for those not used."""
 
     query: int
@@ -66,14 +66,14 @@ class Shown:
 
 
 @dataclass
-class Report:
+class ReportData:
     """Explanations of one or several runs, ready to be written."""
 
     title: str
     note: str = ""
-    sources: list[Source] = field(default_factory=list)
-    classes: Names = field(default_factory=Names, repr=False)
-    parts: Names = field(default_factory=Names, repr=False)
+    sources: list[ReportedMethod] = field(default_factory=list)
+    classes: NameTable = field(default_factory=NameTable, repr=False)
+    parts: NameTable = field(default_factory=NameTable, repr=False)
     thumbnails: Thumbnails = field(default_factory=Thumbnails, repr=False)
     #: Queries, each with its name and its class if that is known.
     cases: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -104,7 +104,7 @@ class Report:
         case: int,
         cf: Counterfactual,
         evidence: Evidence,
-        shown: Shown,
+        shown: PictureNumbers,
         *,
         mistake: bool = False,
     ) -> None:
@@ -174,7 +174,7 @@ class Report:
         before, after = (round(p, DIGITS) for p in (found.before, found.after))
         return {"before": before, "after": after, "said": said, "flipped": bool(found.flipped)}
 
-    def _mistakes(self, source: Source) -> list[list[int]] | None:
+    def _mistakes(self, source: ReportedMethod) -> list[list[int]] | None:
         """Return what the model of a source takes for what: true class, what it says, how many images."""
         confusion = None if source.model is None else self.mistakes[source.model].confusion
         if confusion is None:

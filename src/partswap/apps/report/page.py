@@ -15,11 +15,11 @@ from partswap.apps.report.findings import findings, main_source
 from partswap.apps.report.links import listed
 from partswap.apps.report.metrics import metrics_section
 from partswap.apps.report.mistakes import mistakes_section
-from partswap.apps.report.model import Report
+from partswap.apps.report.model import ReportData
+from partswap.drawing.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
 from partswap.errors import SettingError
-from partswap.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
-from partswap.showcase import CRITERIA, RULE
-from partswap.store import refuse_strangers, write_bytes, write_text
+from partswap.metrics.clarity import CRITERIA, RULE
+from partswap.utils.store import ensure_own_folder, write_bytes, write_text
 
 #: In the order they build on each other; the page gets them as one script.
 SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "gallery.js", "detail.js", "report.js")
@@ -28,7 +28,7 @@ SHARD = 48
 SUFFIXES = (".html", ".htm")
 
 
-def write_report(report: Report, out: str | Path) -> Path:
+def write_report(report: ReportData, out: str | Path) -> Path:
     """Write a report and return the page: one self-contained file if `out` ends in ``.html``, else a folder.
 
     In a folder the page is ``index.html`` and pictures are files that are read when they come into view. A folder is
@@ -38,7 +38,7 @@ def write_report(report: Report, out: str | Path) -> Path:
     return _write_file(report, out) if out.suffix.lower() in SUFFIXES else _write_folder(report, out)
 
 
-def _write_file(report: Report, path: Path) -> Path:
+def _write_file(report: ReportData, path: Path) -> Path:
     if path.is_dir():
         raise SettingError(f"{path} is a folder.", "Choose another name for the file ({out}).")
     encoded = report.thumbnails.encoded()
@@ -52,8 +52,8 @@ def _write_file(report: Report, path: Path) -> Path:
     return path
 
 
-def _write_folder(report: Report, folder: Path) -> Path:
-    refuse_strangers(folder, "report", ["report.js"])
+def _write_folder(report: ReportData, folder: Path) -> Path:
+    ensure_own_folder(folder, "report", ["report.js"])
     images = folder / "images"
     if images.exists():
         shutil.rmtree(images)  # those of an earlier report
@@ -69,12 +69,12 @@ def _write_folder(report: Report, folder: Path) -> Path:
     return folder / "index.html"
 
 
-def _data(report: Report, *, shard: int) -> dict[str, Any]:
+def _data(report: ReportData, *, shard: int) -> dict[str, Any]:
     main = {"main": main_source(report), "examples": examples(report)}
     return {**report.data(), **main, "colors": EDITS, "shard": shard}
 
 
-def examples(report: Report) -> list[int]:
+def examples(report: ReportData) -> list[int]:
     """Return which explanations stand beside the sentences, by their numbers: the clearest of each kind."""
     main, explanations = main_source(report), report.explanations
     order = [number for number in report.clearest_first() if explanations[number]["source"] == main]
@@ -84,7 +84,7 @@ def examples(report: Report) -> list[int]:
     return [clearest[mistake] for mistake in sorted(clearest)]
 
 
-def rule_note(report: Report) -> str:
+def rule_note(report: ReportData) -> str:
     """Return in words how the examples were chosen, and what of the rule could not be applied."""
     unknown = [
         text
@@ -119,7 +119,7 @@ def _script() -> str:
     return f'(function () {{\n"use strict";\n{body}\n}})();\n'
 
 
-def _page(report: Report, style: str, scripts: str) -> str:
+def _page(report: ReportData, style: str, scripts: str) -> str:
     notices = "".join(f'<p class="notice" role="note">{html.escape(notice)}</p>' for notice in report.notices)
     return Template(_static("report.html")).substitute(
         title=html.escape(report.title),
@@ -136,7 +136,7 @@ def _page(report: Report, style: str, scripts: str) -> str:
     )
 
 
-def facts(report: Report) -> list[tuple[int, str]]:
+def facts(report: ReportData) -> list[tuple[int, str]]:
     """Return what a report is about, in numbers."""
     wrong = len({e["case"] for e in report.explanations if e.get("mistake")})
     right = len({e["case"] for e in report.explanations if not e.get("mistake")})

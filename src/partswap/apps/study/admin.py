@@ -16,12 +16,12 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from partswap.apps.study import pages
-from partswap.apps.study.database import Database, FullError
+from partswap.apps.study.database import Database, StudyFullError
 from partswap.apps.study.export import answers_table
-from partswap.apps.study.guard import Tries, address_of
+from partswap.apps.study.limits import PasswordDelays, address_of
 
 if TYPE_CHECKING:
-    from partswap.apps.study.server import Site
+    from partswap.apps.study.server import StudyState
 
 COOKIE = "partswap_admin"
 #: A browser that was shown the form for the password; it opens nothing.
@@ -40,10 +40,10 @@ def set_password(database: Database, password: str | None) -> str | None:
     return chosen if password is None else None
 
 
-def admin_routes(site: Site) -> APIRouter:
+def admin_routes(site: StudyState) -> APIRouter:
     """Return the administrator's pages of a site."""
     routes = APIRouter(prefix="/admin")
-    database, hasher, tries = site.database, PasswordHasher(), Tries()
+    database, hasher, tries = site.database, PasswordHasher(), PasswordDelays()
     checking = ThreadPoolExecutor(1)  # a check takes much memory, on purpose: one at a time
     #: New links of each session, and a message: tokens are nowhere in the database, and a page may be loaded again.
     new_links: dict[str, tuple[list[str], str]] = {}
@@ -144,7 +144,7 @@ def admin_routes(site: Site) -> APIRouter:
         try:
             for _ in range(count):
                 made.append(f"{public}/s/{database.add()}")
-        except FullError:
+        except StudyFullError:
             message = f"Only {len(made)} places were left." if made else "All places are taken."
         new_links[form] = made, message
         return RedirectResponse("/admin/links", 303)
@@ -201,7 +201,7 @@ def admin_routes(site: Site) -> APIRouter:
     return routes
 
 
-def progress_of(site: Site) -> dict[str, Any]:
+def progress_of(site: StudyState) -> dict[str, Any]:
     """Return how far everyone is, for the page."""
     now, people = time.time(), []
     for row in site.database.everyone():

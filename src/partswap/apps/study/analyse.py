@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partswap.errors import PartswapError, SettingError
-from partswap.store import make_private, write_errors, write_json, write_text, write_with
+from partswap.utils.store import make_private, write_errors, write_json, write_text, write_with
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ RESAMPLES, SHUFFLES = 2000, 5000
 
 
 @dataclass(frozen=True)
-class Rules:
+class ExclusionRules:
     """Whose answers do not count; to be stated before people are recruited."""
 
     unfinished: bool = True  #: people who did not come to the end
@@ -95,7 +95,7 @@ class Analysis:
         return list(dict.fromkeys(setup for setup, _ in self.accuracy))
 
 
-def analyse(answers: pa.Table, methods: Mapping[str, str], rules: Rules, *, seed: int = 0) -> Analysis:
+def analyse(answers: pa.Table, methods: Mapping[str, str], rules: ExclusionRules, *, seed: int = 0) -> Analysis:
     """Analyse the answers of a study; `methods` are names and titles, the first is held against the others.
 
     Answers of simulated participants count only if there are no others, and never beside people's.
@@ -127,7 +127,7 @@ def analyse(answers: pa.Table, methods: Mapping[str, str], rules: Rules, *, seed
     return Analysis(simulated, len(people), len(pairs), excluded, accuracy, differences, dict(methods))
 
 
-def score_blocks(rows: Sequence[Mapping[str, Any]], rules: Rules) -> tuple[list[BlockScore], dict[str, int]]:
+def score_blocks(rows: Sequence[Mapping[str, Any]], rules: ExclusionRules) -> tuple[list[BlockScore], dict[str, int]]:
     """Return the finished blocks that count, and how many people and blocks do not, by reason."""
     people: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from partswap.apps.study.database import Database, NotNowError, metadata
+from partswap.apps.study.database import Database, DatabaseUnavailableError, metadata
 from partswap.errors import SettingError, WriteError
-from partswap.store import writing
+from partswap.utils.store import writing
 
 
 def back_up(database: Database, out: Path) -> int:
@@ -26,7 +26,10 @@ def back_up(database: Database, out: Path) -> int:
     try:
         with writing(out, private=True, durable=True, place="out") as temporary:
             _write(content, temporary, database.steps)
-    except (NotNowError, sa.exc.OperationalError) as error:  # SQLite says in its own words that a disk is full
+    except (
+        DatabaseUnavailableError,
+        sa.exc.OperationalError,
+    ) as error:  # SQLite says in its own words that a disk is full
         reason = getattr(error, "orig", None) or getattr(error.__cause__, "orig", error)
         fix = "Make room, or choose another place ({out})."
         raise WriteError(f"{out} cannot be written: {reason}.", fix) from error

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
 
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
-from partswap.store import make_private
+from partswap.utils.store import make_private
 
 metadata = sa.MetaData()
 participants = sa.Table(
@@ -63,15 +63,15 @@ sessions = sa.Table(
 )
 
 
-class NotNowError(PartswapError):
+class DatabaseUnavailableError(PartswapError):
     """The database cannot be written or reached just now; nothing was stored."""
 
 
-class FullError(PartswapError):
+class StudyFullError(PartswapError):
     """All places of a study are taken."""
 
 
-class KnownError(PartswapError):
+class AlreadyJoinedError(PartswapError):
     """Someone with this id takes part already."""
 
 
@@ -89,7 +89,7 @@ class Participant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AnswerOutcome:
     """What became of an answer: `stored` now, or before; `early`: nothing was stored, it came too soon."""
 
     participant: Participant
@@ -157,7 +157,7 @@ class Database:
             yield
         except (OperationalError, sa.exc.TimeoutError) as error:
             reason = str(getattr(error, "orig", error)).strip().partition("\n")[0]
-            raise NotNowError(
+            raise DatabaseUnavailableError(
                 f"the database cannot be used just now ({reason}).", "Make room on its disk, or start its server."
             ) from error
 
@@ -196,16 +196,16 @@ class Database:
                     if name is not None and connection.scalar(
                         sa.select(participants.c.id).where(participants.c.name == name)
                     ):
-                        raise KnownError(
+                        raise AlreadyJoinedError(
                             "someone with this id takes part already.", "Go on in the browser you began with."
                         )
                     # In one query: who sees the same people as another takes the same slot, and has to look again.
                     taken = dict(connection.execute(sa.select(participants.c.slot, participants.c.open_link)).all())
                     free = next((slot for slot in range(len(self.steps)) if slot not in taken), None)
                     if free is None:
-                        raise FullError(f"all {len(self.steps)} places are taken.", "Plan more participants.")
+                        raise StudyFullError(f"all {len(self.steps)} places are taken.", "Plan more participants.")
                     if cap is not None and sum(taken.values()) >= cap:
-                        raise FullError(f"all {cap} places of the open link are taken.", "Open more (--open).")
+                        raise StudyFullError(f"all {cap} places of the open link are taken.", "Open more (--open).")
                     connection.execute(
                         participants.insert().values(
                             slot=free, token=digest(token), name=name, given=json.dumps(dict(given or {})),
@@ -215,7 +215,7 @@ class Database:
                 return token
             except IntegrityError:
                 continue
-        raise NotNowError("no place could be given.", "Try again.")
+        raise DatabaseUnavailableError("no place could be given.", "Try again.")
 
     def find(self, token: str) -> Participant | None:
         """Return whose token it is, None if it is nobody's."""
@@ -234,7 +234,7 @@ class Database:
 
     def answer(
         self, token: str, step: int, choice: str, client_ms: float | None, *, least_ms: float = 0.0
-    ) -> Outcome | None:
+    ) -> AnswerOutcome | None:
         """Store an answer, unless that step is answered; None if the token is nobody's.
 
         A step after the next one is an error of the caller: what is asked next is known from `find`. An answer sooner
@@ -245,12 +245,12 @@ class Database:
             if who is None:
                 return None
             if step != who.done or step >= self.steps[who.slot]:
-                return Outcome(who, stored=step < who.done)
+                return AnswerOutcome(who, stored=step < who.done)
             # Never before the one before: a clock may be set back.
             now = max(time.time(), who.last or 0.0)
             taken = None if who.last is None else 1000 * (now - who.last)
             if taken is not None and taken < least_ms:
-                return Outcome(who, stored=False, early=True)
+                return AnswerOutcome(who, stored=False, early=True)
             connection.execute(
                 answers.insert().values(
                     participant=who.id, step=step, choice=choice, client_ms=client_ms, server_ms=taken, created=now
@@ -262,7 +262,7 @@ class Database:
                 connection.execute(
                     participants.update().where(participants.c.id == who.id).values(finished=now, code=code)
                 )
-        return Outcome(replace(who, code=code, done=step + 1, last=now), stored=True)
+        return AnswerOutcome(replace(who, code=code, done=step + 1, last=now), stored=True)
 
     def delete(self, participant: int) -> bool:
         """Delete a participant and all their answers; their slot is free again. Tells whether there was one."""

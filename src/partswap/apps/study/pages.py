@@ -10,7 +10,7 @@ import jinja2
 from fastapi import Request
 
 from partswap.apps.study.folder import Study
-from partswap.apps.study.steps import Step
+from partswap.apps.study.steps import StudyStep
 
 HERE = Path(__file__).parent
 #: Parts of a block, as participants count them.
@@ -36,7 +36,7 @@ def wants_json(request: Request) -> bool:
     return "application/json" in request.headers.get("accept", "")
 
 
-def part_of(step: Step) -> tuple[Any, ...]:
+def part_of(step: StudyStep) -> tuple[Any, ...]:
     """Return which part of which block a step belongs to."""
     return step.block, PHASES.get(step.phase)
 
@@ -46,7 +46,7 @@ def page(name: str, **values: Any) -> str:
     return _templates().get_template(f"{name}.html").render(**values)
 
 
-def step_html(study: Study, step: Step, total: int, token: str, upcoming: tuple[str, ...] = ()) -> str:
+def step_html(study: Study, step: StudyStep, total: int, token: str, upcoming: tuple[str, ...] = ()) -> str:
     """Return what a step shows, without the page around it; `upcoming` are pictures to be fetched ahead."""
     blocks = [step.block] if step.block is not None else []
     questions = len(study.pairs[0].questions)

@@ -16,19 +16,19 @@ from PIL.Image import Image
 
 from partswap.apps.study.assign import assign, check_blocks
 from partswap.apps.study.folder import ClassPair, LearningPair, Lesson, Method, Question, Region, Study, write_study
-from partswap.apps.study.render import Album, box_of, view
+from partswap.apps.study.render import ImageStore, box_of, view
 from partswap.apps.study.secret import new_secret, random_from
-from partswap.composite import highlighted
 from partswap.data.base import Dataset, open_dataset
 from partswap.errors import SettingError
 from partswap.grid import GridShape
+from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS
-from partswap.preprocess import Preprocess
-from partswap.progress import Track, no_progress
+from partswap.pixels.composite import highlighted
 from partswap.runs.folder import Run, read_run
-from partswap.runs.tasks import Facts
+from partswap.runs.tasks import AnnotationCache
 from partswap.search import METHODS
-from partswap.store import refuse_strangers
+from partswap.utils.progress import Track, no_progress
+from partswap.utils.store import ensure_own_folder
 
 #: Ways to choose image pairs: any, or those where ours alone swaps a part for the same part.
 SETUPS = ("random", "consistent")
@@ -43,7 +43,7 @@ This text is a draft: whoever runs the study replaces it by the text of their et
 
 
 @dataclass(frozen=True)
-class Choices:
+class StudyConfig:
     """What is decided when a study is planned."""
 
     methods: tuple[str, ...] = ("partswap", "goyal", "scout")
@@ -102,10 +102,10 @@ class ImagePair:
 
 
 def plan_study(
-    runs: Sequence[str | Path], out: Path, choices: Choices, *, track: Track = no_progress
+    runs: Sequence[str | Path], out: Path, choices: StudyConfig, *, track: Track = no_progress
 ) -> tuple[Study, dict[str, int]]:
     """Make a study in the folder `out`; returns it, and how many pairs of classes each setup has."""
-    refuse_strangers(out, "study", [], ["images"])
+    ensure_own_folder(out, "study", [], ["images"])
     opened = [read_run(folder) for folder in runs]
     _check_alike(opened, choices)
     first = opened[0]
@@ -117,7 +117,9 @@ def plan_study(
         )
     config = first.config
     tests = open_dataset(config.data, config.path, choices.test_split, **config.options)
-    found = _collect(opened, choices, Facts(data, preprocess, grid) if "consistent" in choices.setups else None, track)
+    found = _collect(
+        opened, choices, AnnotationCache(data, preprocess, grid) if "consistent" in choices.setups else None, track
+    )
     rng = random.Random(f"{choices.seed}/choice")
     chosen = _choose(found, tests, choices, rng)
     counts = {setup: sum(setup in lessons for lessons in chosen.values()) for setup in choices.setups}
@@ -128,7 +130,7 @@ def plan_study(
                 "Ask for fewer (--learning), or add runs with another --seed: each draws other distractors.",
             )
     check_blocks(choices.blocks, len(chosen))
-    album = Album(out)
+    album = ImageStore(out)
     pairs, lessons = _draw(chosen, data, tests, preprocess, grid, choices, album, rng, track)
     album.close()
     minutes = max(1, round(choices.blocks * (2 * choices.questions * 4 + choices.learning * 6) / 60))
@@ -149,7 +151,7 @@ def plan_study(
     return study, counts
 
 
-def _check_alike(runs: Sequence[Run], choices: Choices) -> None:
+def _check_alike(runs: Sequence[Run], choices: StudyConfig) -> None:
     """Raise an error unless runs are whole and explain the same images with the same classifier, cut in one place."""
     if not runs:
         raise SettingError("a study is made from runs, and none is named.", "Name their folders.")
@@ -172,7 +174,7 @@ def _check_alike(runs: Sequence[Run], choices: Choices) -> None:
 
 
 def _collect(
-    runs: Sequence[Run], choices: Choices, facts: Facts | None, track: Track
+    runs: Sequence[Run], choices: StudyConfig, facts: AnnotationCache | None, track: Track
 ) -> dict[tuple[int, int], list[ImagePair]]:
     """Return, for every pair of classes, the image pairs that every method explains with an edit."""
     same_kp = METRICS.get("same_kp")()
@@ -209,7 +211,7 @@ Chosen = dict[str, list[ImagePair]]
 
 
 def _choose(
-    found: Mapping[tuple[int, int], list[ImagePair]], tests: Dataset, choices: Choices, rng: random.Random
+    found: Mapping[tuple[int, int], list[ImagePair]], tests: Dataset, choices: StudyConfig, rng: random.Random
 ) -> dict[tuple[int, int], Chosen]:
     """Return the pairs of classes and their lessons' image pairs; of the two directions of a pair one is taken."""
     labels = tests.labels().tolist()
@@ -253,8 +255,8 @@ def _draw(
     tests: Dataset,
     preprocess: Preprocess,
     grid: GridShape,
-    choices: Choices,
-    album: Album,
+    choices: StudyConfig,
+    album: ImageStore,
     rng: random.Random,
     track: Track,
 ) -> tuple[list[ClassPair], list[Lesson]]:

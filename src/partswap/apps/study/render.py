@@ -14,8 +14,8 @@ from PIL import Image
 
 from partswap.apps.study.folder import Box, image_path
 from partswap.grid import GridShape
-from partswap.preprocess import Preprocess
-from partswap.store import make_private, write_bytes, write_errors
+from partswap.inputs.preprocess import Preprocess
+from partswap.utils.store import make_private, write_bytes, write_errors
 
 #: Long side of the pictures, in pixels.
 SIDE = 480
@@ -37,7 +37,7 @@ def box_of(cell: int, grid: GridShape) -> Box:
     return left, top, right, bottom
 
 
-class Album:
+class ImageStore:
     """Writes pictures under random names; `close` makes all files equally long."""
 
     def __init__(self, folder: Path) -> None:

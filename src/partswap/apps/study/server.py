@@ -23,14 +23,20 @@ from starlette.exceptions import HTTPException
 
 from partswap.apps.study import pages
 from partswap.apps.study.admin import admin_routes
-from partswap.apps.study.database import Database, FullError, KnownError, NotNowError, Participant
+from partswap.apps.study.database import (
+    AlreadyJoinedError,
+    Database,
+    DatabaseUnavailableError,
+    Participant,
+    StudyFullError,
+)
 from partswap.apps.study.folder import Study, image_path, read_study
-from partswap.apps.study.guard import Guard, Pace, address_of
+from partswap.apps.study.limits import RateLimiter, RequestLimits, address_of
 from partswap.apps.study.secret import token_from
-from partswap.apps.study.steps import Step, steps_of
+from partswap.apps.study.steps import StudyStep, steps_of
 from partswap.apps.study.trials import Trials
 from partswap.errors import SettingError
-from partswap.store import make_private
+from partswap.utils.store import make_private
 
 #: Answers of one participant per second; wrong links and new participants per minute from one address.
 ANSWERS, WRONG, JOINING = 10.0, 30, 60
@@ -45,7 +51,7 @@ IDS = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")
 
 
 @dataclass
-class Site:
+class StudyState:
     """A study that is being served."""
 
     folder: Path
@@ -57,7 +63,7 @@ class Site:
     answering: float = ANSWERS  #: answers of one participant per second
     address: str | None = None  #: what participants use, for links; requests for another name are refused
     trials: Trials = field(default_factory=Trials)
-    steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
+    steps: dict[int, tuple[StudyStep, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse names that no link can have."""
@@ -79,13 +85,13 @@ class Site:
         """Whether cookies are sent over TLS only."""
         return (self.address or "").startswith("https:")
 
-    def steps_of(self, slot: int) -> tuple[Step, ...]:
+    def steps_of(self, slot: int) -> tuple[StudyStep, ...]:
         """Return the steps of a slot."""
         if slot not in self.steps:
             self.steps[slot] = steps_of(self.study, slot)
         return self.steps[slot]
 
-    def ahead_of(self, who: Participant) -> tuple[Step, ...]:
+    def ahead_of(self, who: Participant) -> tuple[StudyStep, ...]:
         """Return the next steps whose pictures may be loaded ahead: none of another part, which may tell labels."""
         steps = self.steps_of(who.slot)[who.done : who.done + 1 + AHEAD]
         return tuple(takewhile(lambda step: pages.part_of(step) == pages.part_of(steps[0]), steps[1:]))
@@ -100,7 +106,7 @@ class Site:
         return self.database.fact("paused") == "yes"
 
 
-def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
+def open_site(folder: str | Path, url: str | None = None, **more: Any) -> StudyState:
     """Return the site of a study, its database up to date; SQLite beside the study unless an address is given."""
     folder, study = Path(folder), read_study(folder)
     make_private(folder, folder=True)  # an earlier partswap let everyone read it
@@ -126,17 +132,17 @@ def open_site(folder: str | Path, url: str | None = None, **more: Any) -> Site:
             f"{folder} was planned by an earlier partswap: participants could work the answers out from its orders.",
             "Plan it again; only a study that people have begun goes on as it is.",
         )
-    return Site(folder, study, database, **more)
+    return StudyState(folder, study, database, **more)
 
 
-def make_app(site: Site) -> FastAPI:
+def make_app(site: StudyState) -> FastAPI:
     """Return the web application of a study."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, names=site.names)
+    app.add_middleware(RequestLimits, names=site.names)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.include_router(admin_routes(site))
-    answering, wrong = Pace(site.answering, 20), Pace(WRONG / 60, WRONG)
-    joining, looking = (Pace(site.joining / 60, site.joining) for _ in range(2))
+    answering, wrong = RateLimiter(site.answering, 20), RateLimiter(WRONG / 60, WRONG)
+    joining, looking = (RateLimiter(site.joining / 60, site.joining) for _ in range(2))
     study, database = site.study, site.database
 
     def whole(
@@ -169,8 +175,8 @@ def make_app(site: Site) -> FastAPI:
         upcoming = tuple(shown.image for step in site.ahead_of(who) for shown in step.shown)
         return pages.step_html(study, steps[who.done], len(steps), token, upcoming)
 
-    @app.exception_handler(NotNowError)
-    def wait(request: Request, _error: NotNowError) -> Response:
+    @app.exception_handler(DatabaseUnavailableError)
+    def wait(request: Request, _error: DatabaseUnavailableError) -> Response:
         text = "Your answer is not stored yet, and not lost: please wait a moment. The page tries again by itself."
         if pages.wants_json(request):
             return JSONResponse({"wait": text}, 503, headers={"retry-after": "3"})
@@ -225,9 +231,11 @@ def make_app(site: Site) -> FastAPI:
         try:
             token = _token_of(site, name)
             return entered(database.add(name=name, given=form, cap=site.open_places, token=token))
-        except FullError:
+        except StudyFullError:
             return note("Thank you", "All places of this study are taken.", 410)
-        except KnownError:  # this very moment, in another request; or in a study of version 1, in another browser
+        except (
+            AlreadyJoinedError
+        ):  # this very moment, in another request; or in a study of version 1, in another browser
             if token is not None:
                 return entered(token)
             return note(
@@ -303,12 +311,12 @@ def make_app(site: Site) -> FastAPI:
     return app
 
 
-def _token_of(site: Site, name: str | None) -> str | None:
+def _token_of(site: StudyState, name: str | None) -> str | None:
     """Return the token that belongs to an id; None without an id, and in studies of version 1: it is random then."""
     return None if name is None or site.study.secret is None else token_from(site.study.secret, name)
 
 
-def _place_of(site: Site, given: Mapping[str, str], cookie: str | None) -> str | None:
+def _place_of(site: StudyState, given: Mapping[str, str], cookie: str | None) -> str | None:
     """Return the token of someone who takes part already: whose id it is, or without an id, whose browser."""
     name = given.get(site.id_name)
     for token in (_token_of(site, name), cookie):
@@ -319,7 +327,7 @@ def _place_of(site: Site, given: Mapping[str, str], cookie: str | None) -> str |
     return None
 
 
-def _cannot_join(site: Site, given: Mapping[str, str]) -> tuple[str, str, int] | None:
+def _cannot_join(site: StudyState, given: Mapping[str, str]) -> tuple[str, str, int] | None:
     """Return a note's title, text and status if someone with these ids may not join now."""
     if not site.open_places:
         return "By invitation", "To take part, use the personal link that you were given.", 403

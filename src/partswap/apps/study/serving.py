@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from partswap.apps.study.server import Site, make_app
-from partswap.apps.web import check_free as check_free
-from partswap.apps.web import served_app, server_of
+from partswap.apps.security import check_free as check_free
+from partswap.apps.security import served_app, server_of
+from partswap.apps.study.server import StudyState, make_app
 
 
-def serve(site: Site, host: str, port: int, *, behind_proxy: bool = False) -> None:
+def serve(site: StudyState, host: str, port: int, *, behind_proxy: bool = False) -> None:
     """Serve until interrupted."""
     trusted = "127.0.0.1" if behind_proxy else ""
     server_of(
@@ -18,6 +18,6 @@ def serve(site: Site, host: str, port: int, *, behind_proxy: bool = False) -> No
     ).run()  # fmt: skip
 
 
-def served(site: Site, port: int = 0) -> AbstractContextManager[str]:
+def served(site: StudyState, port: int = 0) -> AbstractContextManager[str]:
     """Serve on this machine while the context lasts; gives the address."""
     return served_app(make_app(site), port)

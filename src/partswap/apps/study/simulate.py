@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from partswap.errors import PartswapError
-from partswap.progress import Track, no_progress
+from partswap.utils.progress import Track, no_progress
 
 
 @dataclass
-class Page:
+class ParsedPage:
     """What a page shows, read from its HTML as a browser reads it."""
 
     step: int | None = None
@@ -41,7 +41,7 @@ class Page:
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.page, self._heading = Page(), False
+        self.page, self._heading = ParsedPage(), False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         known = {name: value or "" for name, value in attrs}
@@ -63,7 +63,7 @@ class _Reader(HTMLParser):
             self.page.heading += data
 
 
-def read_page(html: str) -> Page:
+def read_page(html: str) -> ParsedPage:
     """Return what a page, or the step in it, shows."""
     reader = _Reader()
     reader.feed(html)
@@ -85,7 +85,7 @@ class Learner(Protocol):
         """Return how much a picture looks like B rather than A; above 0 is B."""
 
 
-class Guesser:
+class RandomLearner:
     """Learns nothing: for load tests."""
 
     looks = False
@@ -101,7 +101,7 @@ class Guesser:
         return 0.0
 
 
-class Eye:
+class RegionFeatures:
     """What a learner sees of a picture: colours and edges of regions. Each picture is looked at once."""
 
     #: Pixels of a region's side, colours per channel, directions of edges.
@@ -156,7 +156,7 @@ class Eye:
         return np.asarray(rows_ / np.linalg.norm(rows_, axis=1, keepdims=True))
 
 
-class Nearest:
+class NearestExampleLearner:
     """Compares a picture with the regions it was shown: the place in it that looks most like each.
 
     A region of A that looks like something in the picture speaks for A, one of B for B. Where the two regions of a pair
@@ -165,7 +165,7 @@ class Nearest:
 
     looks = True
 
-    def __init__(self, eye: Eye) -> None:
+    def __init__(self, eye: RegionFeatures) -> None:
         self.eye = eye
         self.begin()
 
@@ -187,7 +187,7 @@ class Nearest:
 
 
 @dataclass(frozen=True)
-class Manner:
+class SimulationSettings:
     """How simulated participants behave."""
 
     noise: float = 0.01  #: added to every comparison, in cosine
@@ -197,7 +197,7 @@ class Manner:
 
 
 @dataclass
-class Traffic:
+class LoadStats:
     """What a crowd of participants saw of the server."""
 
     answers: list[float] = field(default_factory=list)  #: seconds of every answer's request
@@ -211,7 +211,7 @@ class Traffic:
 
 
 async def take_part(
-    client: httpx.AsyncClient, link: str, learner: Learner, manner: Manner, number: int, traffic: Traffic
+    client: httpx.AsyncClient, link: str, learner: Learner, manner: SimulationSettings, number: int, traffic: LoadStats
 ) -> str:
     """Take a whole study; returns the completion code."""
     rng = random.Random(f"{manner.seed}/{number}")
@@ -228,7 +228,9 @@ async def take_part(
     return page.heading
 
 
-async def _choice(client: httpx.AsyncClient, page: Page, learner: Learner, manner: Manner, rng: random.Random) -> str:
+async def _choice(
+    client: httpx.AsyncClient, page: ParsedPage, learner: Learner, manner: SimulationSettings, rng: random.Random
+) -> str:
     if page.phase == "attention":
         return "A" if " A " in page.heading else "B"
     if len(page.choices) == 1:
@@ -247,14 +249,14 @@ async def _choice(client: httpx.AsyncClient, page: Page, learner: Learner, manne
     return ("B" if ahead > 0 else "A") if ahead else rng.choice("AB")
 
 
-async def _get(client: httpx.AsyncClient, link: str, traffic: Traffic) -> str:
+async def _get(client: httpx.AsyncClient, link: str, traffic: LoadStats) -> str:
     begun = time.perf_counter()
     response = (await client.get(link)).raise_for_status()
     traffic.pages.append(time.perf_counter() - begun)
     return response.text
 
 
-async def _post(client: httpx.AsyncClient, link: str, known: dict[str, str], traffic: Traffic) -> str:
+async def _post(client: httpx.AsyncClient, link: str, known: dict[str, str], traffic: LoadStats) -> str:
     """Send an answer until it is taken, as the page does."""
     for tries in range(60):
         begun = time.perf_counter()
@@ -274,12 +276,17 @@ async def _post(client: httpx.AsyncClient, link: str, known: dict[str, str], tra
     raise PartswapError("the server does not take answers.", "Look at its messages.")
 
 
-async def crowd(
-    base: str, tokens: Sequence[str], learners: Sequence[Learner], manner: Manner, *, track: Track = no_progress,
+async def run_simulated_participants(
+    base: str,
+    tokens: Sequence[str],
+    learners: Sequence[Learner],
+    settings: SimulationSettings,
+    *,
+    track: Track = no_progress,
     at_once: int | None = None,
-) -> Traffic:  # fmt: skip
+) -> LoadStats:
     """Let participants take a study at the same time; returns what they saw of the server."""
-    traffic = Traffic()
+    traffic = LoadStats()
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     turn = asyncio.Semaphore(at_once or len(tokens))
     with track("simulated participants", len(tokens)) as advance:
@@ -287,7 +294,7 @@ async def crowd(
 
             async def one(number: int) -> None:
                 async with turn:
-                    await take_part(client, f"/s/{tokens[number]}", learners[number], manner, number, traffic)
+                    await take_part(client, f"/s/{tokens[number]}", learners[number], settings, number, traffic)
                 advance(1)
 
             await asyncio.gather(*(one(number) for number in range(len(tokens))))

@@ -6,7 +6,7 @@ import secrets
 import time
 from dataclasses import replace
 
-from partswap.apps.study.database import Outcome, Participant
+from partswap.apps.study.database import AnswerOutcome, Participant
 
 #: Trials that are remembered; the oldest is forgotten first.
 LARGEST = 100
@@ -37,15 +37,15 @@ class Trials:
 
     def answer(
         self, token: str, step: int, choice: str, client_ms: float | None, *, least_ms: float = 0.0
-    ) -> Outcome | None:
+    ) -> AnswerOutcome | None:
         """Go on to the next step, as `Database.answer` does; the answer is forgotten."""
         who = self._people.get(token)
         if who is None:
             return None
         if step != who.done:
-            return Outcome(who, stored=False)
+            return AnswerOutcome(who, stored=False)
         now = time.time()
         if who.last is not None and 1000 * (now - who.last) < least_ms:
-            return Outcome(who, stored=False, early=True)
+            return AnswerOutcome(who, stored=False, early=True)
         self._people[token] = who = replace(who, done=step + 1, last=now)
-        return Outcome(who, stored=False)
+        return AnswerOutcome(who, stored=False)

@@ -19,12 +19,12 @@ from rich.progress import track
 from partswap.data.base import DATASETS, Dataset, Sample, check_split, open_dataset
 from partswap.data.files import Box, FileDataset, Item, Keypoint, is_inside, mask_of
 from partswap.errors import DataError, ImageError
-from partswap.images import image_suffixes, read_image
-from partswap.progress import bars, step
+from partswap.inputs.images import image_suffixes, read_image
+from partswap.utils.progress import bars, step
 
 
 @dataclass(frozen=True)
-class Problem:
+class DatasetProblem:
     """One thing that is wrong, or only odd."""
 
     kind: str  #: Such as "missing file": the same words for the same kind.
@@ -44,7 +44,7 @@ class SplitCounts:
 
 
 @dataclass
-class Report:
+class DatasetCheck:
     """The result of a check.
 
     A problem would give wrong results, or an error later: an image that cannot be read, a keypoint or box that belongs
@@ -53,8 +53,8 @@ class Report:
     visible part (metrics on keypoints leave it out), a file that no list mentions.
     """
 
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
+    problems: list[DatasetProblem] = field(default_factory=list)
+    notes: list[DatasetProblem] = field(default_factory=list)
     splits: dict[str, SplitCounts] = field(default_factory=dict)
     classes: int = 0  #: How many.
     parts: int = 0  #: How many.
@@ -71,12 +71,12 @@ class Report:
         """Return how many problems there are of each kind."""
         return dict(Counter(problem.kind for problem in self.problems))
 
-    def _take(self, found: Iterable[Problem]) -> None:
+    def _take(self, found: Iterable[DatasetProblem]) -> None:
         for one in found:
             (self.notes if one.harmless else self.problems).append(one)
 
     def _add(self, kind: str, where: object, what: str) -> None:
-        self.problems.append(Problem(kind, str(where), what))
+        self.problems.append(DatasetProblem(kind, str(where), what))
 
     def _saw(self, mode: str, size: tuple[int, int]) -> None:
         self.modes[mode] += 1
@@ -84,7 +84,7 @@ class Report:
 
 
 #: Mode and size of one image, None if it cannot be read; and its problems.
-_Seen = tuple[tuple[str, tuple[int, int]] | None, list[Problem]]
+_Seen = tuple[tuple[str, tuple[int, int]] | None, list[DatasetProblem]]
 
 
 def check_dataset(
@@ -95,7 +95,7 @@ def check_dataset(
     workers: int = 4,
     console: Console | None = None,
     **options: Any,
-) -> Report:
+) -> DatasetCheck:
     """Read everything a data set has and report all that is wrong with it.
 
     Parameters
@@ -119,7 +119,7 @@ def check_dataset(
     if split is not None:
         check_split(name, split, kind.splits)
     options = {key: value for key, value in options.items() if key != "skip_bad"}  # such images are to be named
-    report = Report()
+    report = DatasetCheck()
     faults: list[DataError] = []
     opened: list[FileDataset] = []
     root = kind.find_root(Path(path))
@@ -152,9 +152,9 @@ def check_dataset(
 
 def _check_drawn(
     name: str, path: str | Path | None, splits: list[str], console: Console | None, options: dict[str, Any]
-) -> Report:
+) -> DatasetCheck:
     """Look at every image of a data set that has no files."""
-    report = Report()
+    report = DatasetCheck()
     for split in splits:
         data = open_dataset(name, path, split, **options)
         report.classes, report.parts = len(data.classes), len(data.parts)
@@ -176,7 +176,7 @@ def _check_drawn(
     return report
 
 
-def _check_images(data: FileDataset, report: Report, workers: int, console: Console | None) -> None:
+def _check_images(data: FileDataset, report: DatasetCheck, workers: int, console: Console | None) -> None:
     with ThreadPoolExecutor(max(1, workers)) as pool:
         seen: Iterable[_Seen] = pool.map(_look, data.items)
         if console is not None:
@@ -186,7 +186,7 @@ def _check_images(data: FileDataset, report: Report, workers: int, console: Cons
             if image is not None:
                 report._saw(*image)
     twice = [name for name, times in Counter(item.name for item in data.items).items() if times > 1]
-    report.problems += [Problem("listed twice", name, "the lists mention it more than once") for name in twice]
+    report.problems += [DatasetProblem("listed twice", name, "the lists mention it more than once") for name in twice]
 
 
 def _wider(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
@@ -197,42 +197,44 @@ def _wider(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
 def _look(item: Item) -> _Seen:
     """Read one image with its annotations."""
     if not item.path.exists():
-        return None, [Problem("missing file", str(item.path), "is in the lists but not on disk")]
+        return None, [DatasetProblem("missing file", str(item.path), "is in the lists but not on disk")]
     try:
         size = read_image(item.path).size
         with Image.open(item.path) as image:
             mode = image.mode
     except ImageError as error:
-        return None, [Problem("unreadable file", str(item.path), error.problem)]
+        return None, [DatasetProblem("unreadable file", str(item.path), error.problem)]
     return (mode, size), list(_annotation_problems(item, size))
 
 
-def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[Problem]:
+def _annotation_problems(item: Item, size: tuple[int, int]) -> Iterator[DatasetProblem]:
     if item.keypoints is not None and not item.keypoints:
-        yield Problem("no visible part", item.name, "none of its parts can be seen", harmless=True)
+        yield DatasetProblem("no visible part", item.name, "none of its parts can be seen", harmless=True)
     yield from _outside(item.name, item.keypoints or (), size)
     if item.box is not None and not _fits(item.box, size):
         what = "{:g} x {:g} at ({:g}, {:g})".format(*item.box[2:], *item.box[:2])
         what, near = f"{what} on {size[0]} x {size[1]} pixels", _fits(item.box, size, *(_edge(side) for side in size))
-        yield Problem("box over the edge" if near else "box outside the image", item.name, what, harmless=near)
+        yield DatasetProblem("box over the edge" if near else "box outside the image", item.name, what, harmless=near)
     if isinstance(item.mask, Path) and not item.mask.exists():
-        yield Problem("missing mask", item.name, f"there is no {item.mask}")
+        yield DatasetProblem("missing mask", item.name, f"there is no {item.mask}")
         return
     try:
         mask = mask_of(item, size)
     except DataError as error:
-        yield Problem("bad mask", item.name, error.problem)
+        yield DatasetProblem("bad mask", item.name, error.problem)
         return
     if mask is not None and not mask.any():
-        yield Problem("bad mask", item.name, "the mask is empty")
+        yield DatasetProblem("bad mask", item.name, "the mask is empty")
 
 
-def _outside(name: str, keypoints: Iterable[Keypoint], size: tuple[int, int]) -> Iterator[Problem]:
+def _outside(name: str, keypoints: Iterable[Keypoint], size: tuple[int, int]) -> Iterator[DatasetProblem]:
     for part, x, y in keypoints:
         if not is_inside(x, y, size):
             what = f"{part} at ({x:g}, {y:g}) on {size[0]} x {size[1]} pixels"
             near = all(-_edge(side) <= at <= side + _edge(side) for at, side in zip((x, y), size, strict=True))
-            yield Problem("keypoint over the edge" if near else "keypoint outside the image", name, what, harmless=near)
+            yield DatasetProblem(
+                "keypoint over the edge" if near else "keypoint outside the image", name, what, harmless=near
+            )
 
 
 def _edge(side: int) -> float:
@@ -252,7 +254,7 @@ def _per_class(data: Dataset) -> tuple[int, float, int]:
     return min(counts), float(median(counts)), max(counts)
 
 
-def _check_classes(opened: list[FileDataset], report: Report) -> None:
+def _check_classes(opened: list[FileDataset], report: DatasetCheck) -> None:
     if not opened:
         return
     report.classes = max(len(data.classes) for data in opened)
@@ -266,7 +268,7 @@ def _check_classes(opened: list[FileDataset], report: Report) -> None:
                 report._add("class with one image", name, f"has a single image in {data.split}")
 
 
-def _check_unlisted(opened: list[FileDataset], report: Report) -> None:
+def _check_unlisted(opened: list[FileDataset], report: DatasetCheck) -> None:
     listed = frozenset(name for data in opened for name in data.listing.listed)
     folders = {folder: data.listing.base for data in opened for folder in data.listing.folders}
     for folder, base in folders.items():
@@ -277,4 +279,4 @@ def _check_unlisted(opened: list[FileDataset], report: Report) -> None:
             if path.suffix.lower() not in image_suffixes() or path.name.startswith("."):
                 continue
             if path.relative_to(base).as_posix() not in listed:
-                report.notes.append(Problem("file in no list", str(path), "is never read", harmless=True))
+                report.notes.append(DatasetProblem("file in no list", str(path), "is never read", harmless=True))

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import on_canvas
 from partswap.errors import SettingError
-from partswap.preprocess import Preprocess
+from partswap.inputs.preprocess import Preprocess
 
 MARGIN, GAP, CAPTION, DOT = 28, 14, 24, 4
 INK, HAIRLINE, OUTLINE = (34, 34, 34), (214, 214, 214), (255, 255, 255)

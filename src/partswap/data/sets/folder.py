@@ -10,7 +10,7 @@ from partswap.data.base import DATASETS, Attributes
 from partswap.data.files import FileDataset, Item, Listing, class_title
 from partswap.data.text import Faults
 from partswap.errors import DataError, SettingError
-from partswap.images import image_suffixes, unread_text
+from partswap.inputs.images import image_suffixes, unread_text
 
 #: Subfolders that are splits rather than classes.
 SPLIT_FOLDERS = ("train", "val", "test")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
-from partswap.models.blend import up_to
+from partswap.models.multi_layer import feature_extractor
 from partswap.models.published import Published
 from partswap.models.zoo import load_model
-from partswap.preprocess import Preprocess
 
 
 def resnet50_auxiliary(
@@ -18,4 +18,4 @@ def resnet50_auxiliary(
     model = load_model(zoo)
     model.fc = nn.Identity()
     published.load(model, choice.weights)
-    return Auxiliary(name, up_to(model, choice.layer or "layer4", size=size), Preprocess(size))
+    return Auxiliary(name, feature_extractor(model, choice.layer or "layer4", size=size), Preprocess(size))

@@ -7,7 +7,7 @@ from importlib import metadata
 
 from partswap.errors import FileFormatError, MissingDependencyError
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.published import Published
 
 PUBLISHED = Published(None, prefix="pre.", heads=("fc.",))
@@ -16,7 +16,7 @@ SIZE = 350
 
 
 @AUXILIARIES.register("augnet")
-def augnet(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def augnet(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return AugNet's ResNet-50; its grid has 11 x 11 cells."""
     return resnet50_auxiliary("augnet", PUBLISHED, replace(choice, weights=choice.weights or _installed()), size=SIZE)
 

@@ -6,10 +6,10 @@ import os
 from dataclasses import replace
 from importlib import import_module
 
-from partswap.cut.trunk import PLUS, usual_layers
+from partswap.cut.layer_extractor import PLUS, default_auxiliary_layers
 from partswap.errors import PartswapError, SettingError
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
-from partswap.models.auxiliaries.learned import load_learned, trained_on
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
+from partswap.models.auxiliaries.learned import find_auxiliary_for, load_learned
 from partswap.models.published import Published, local_file
 from partswap.models.small import SmallResNet, SmallVGG
 
@@ -21,7 +21,7 @@ BETTER = "Better: one trained on your images (partswap train auxiliary), or name
 
 
 @AUXILIARIES.register("auto")
-def auto(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def auto(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return the best auxiliary that is at hand, with a note that says which and what would be better."""
     if explained is None:
         raise SettingError(
@@ -32,7 +32,7 @@ def auto(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
         raise SettingError(f"{choice} names weights or a layer.", "auto finds its own: leave them out, or name one.")
     if isinstance(explained.model, SmallVGG | SmallResNet):
         return _noted("aviary", "trained on these birds, without labels", explained)
-    folder = trained_on(explained.data) if explained.data is not None else None
+    folder = find_auxiliary_for(explained.data) if explained.data is not None else None
     if folder is not None:
         return replace(load_learned(folder), note=f"auxiliary: {folder}, trained on these images.")
     problem = ""
@@ -45,12 +45,12 @@ def auto(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
             return _noted(name, "a self-supervised network", explained, BETTER)
         except PartswapError as error:  # a broken file, or no network: the next will do, and it is said
             problem = f" ({name}: {error.problem})"
-    layers = PLUS.join(usual_layers(explained.model, explained.preprocess.shape, explained.layer))
+    layers = PLUS.join(default_auxiliary_layers(explained.model, explained.preprocess.shape, explained.layer))
     found = _noted(f"classifier@{layers}", f"the classifier's own features{problem}", explained, BETTER)
     return replace(found, name=f"classifier@{layers}")
 
 
-def _noted(text: str, what: str, explained: Explained, better: str = "") -> Auxiliary:
+def _noted(text: str, what: str, explained: ClassifierContext, better: str = "") -> Auxiliary:
     choice = AuxiliaryChoice.parse(text)
     found = AUXILIARIES.get(choice.name)(choice, explained)
     return replace(found, note=f"auxiliary: {text}, {what}. {better}".strip())

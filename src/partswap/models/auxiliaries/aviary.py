@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
-from partswap.models.blend import up_to
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
+from partswap.models.multi_layer import feature_extractor
 from partswap.models.shipped import PREPROCESS, build, load
 from partswap.models.weights import load_strictly, read_weights
 
 
 @AUXILIARIES.register("aviary")
-def aviary_auxiliary(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def aviary_auxiliary(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return the auxiliary that ``partswap aviary train auxiliary`` makes, or one it made (`weights`)."""
     if choice.weights is None:
         model = load("auxiliary")
@@ -17,4 +17,4 @@ def aviary_auxiliary(choice: AuxiliaryChoice, explained: Explained | None) -> Au
         model = build("auxiliary")
         fix = "Pass what partswap aviary train auxiliary made."
         load_strictly(model, read_weights(choice.weights), choice.weights, fix=fix)
-    return Auxiliary("aviary", model if choice.layer is None else up_to(model, choice.layer), PREPROCESS)
+    return Auxiliary("aviary", model if choice.layer is None else feature_extractor(model, choice.layer), PREPROCESS)

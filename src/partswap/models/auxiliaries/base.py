@@ -10,14 +10,14 @@ import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor, nn
 
-from partswap.cut.mirror import mirror
+from partswap.cut.shadow_copy import shadow_copy
 from partswap.errors import ShapeError
 from partswap.grid import to_cells
-from partswap.models.blend import Blend, nearness
+from partswap.inputs.preprocess import Preprocess
+from partswap.models.multi_layer import MultiLayerFeatures, nearness
 from partswap.models.precision import device_of
-from partswap.preprocess import Preprocess
-from partswap.progress import Track, no_progress
-from partswap.registry import Registry
+from partswap.utils.progress import Track, no_progress
+from partswap.utils.registry import Registry
 
 # Cells after a ReLU have cosines from 0 to 1, tokens after a layer norm from -1 to 1: twice the range, so twice the
 # temperature of the ResNets for a matching that is as sharp.
@@ -60,19 +60,21 @@ class Auxiliary:
 
     def __post_init__(self) -> None:
         # The same weights in eval mode: batch statistics would make a grid depend on what is encoded beside it.
-        object.__setattr__(self, "model", mirror(self.model))
+        object.__setattr__(self, "model", shadow_copy(self.model))
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Channels of the layers that are side by side in its grids and not yet centred; empty if there is one."""
-        return tuple(self.model.widths) if isinstance(self.model, Blend) and not self.model.is_fitted else ()
+        return (
+            tuple(self.model.widths) if isinstance(self.model, MultiLayerFeatures) and not self.model.is_fitted else ()
+        )
 
     def familiarity(self, grids: Tensor) -> float | None:
         """Return how alike cells are to those it learned from: 1 is as alike as those to each other, None if unknown.
 
         `grids` are its own, ``(n, e, h, w)``.
         """
-        if self.usual is None or not isinstance(self.model, Blend) or not len(self.model.known):
+        if self.usual is None or not isinstance(self.model, MultiLayerFeatures) or not len(self.model.known):
             return None
         return float(nearness(to_cells(grids), self.model.known)) / self.usual
 
@@ -141,7 +143,7 @@ class AuxiliaryChoice:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ClassifierContext:
     """The classifier that is explained, for auxiliaries that are made of it."""
 
     model: nn.Module
@@ -153,7 +155,7 @@ class Explained:
 class Builder(Protocol):
     """What is registered: makes an auxiliary as it was chosen; official weights and its usual layer by default."""
 
-    def __call__(self, choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+    def __call__(self, choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
         """Return the auxiliary."""
 
 

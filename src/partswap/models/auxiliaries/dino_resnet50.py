@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -14,6 +14,6 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("dino_resnet50")
-def dino_resnet50(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def dino_resnet50(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return DINO's ResNet-50."""
     return resnet50_auxiliary("dino_resnet50", PUBLISHED, choice)

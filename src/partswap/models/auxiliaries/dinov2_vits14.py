@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from partswap import _vision
-from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
-from partswap.models.blend import up_to
+from partswap.inputs.preprocess import Preprocess
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, ClassifierContext
+from partswap.models.multi_layer import feature_extractor
 from partswap.models.published import Published
-from partswap.preprocess import Preprocess
 
 PUBLISHED = Published(
     "https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/dinov2_vits14_pretrain.pth",
@@ -21,11 +21,11 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("dinov2_vits14")
-def dinov2_vits14(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def dinov2_vits14(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return DINOv2's ViT-S/14 at 224 pixels: its 16 x 16 patch tokens after the last norm."""
     model = _vision.timm().create_model("vit_small_patch14_dinov2", img_size=224, num_classes=0)
     PUBLISHED.load(model, choice.weights, _resampled)
-    return Auxiliary("dinov2_vits14", up_to(model, choice.layer or "norm"), Preprocess(224), tau=TAU_TOKENS)
+    return Auxiliary("dinov2_vits14", feature_extractor(model, choice.layer or "norm"), Preprocess(224), tau=TAU_TOKENS)
 
 
 def _resampled(state: dict[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from partswap import _vision
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
-from partswap.models.blend import up_to
+from partswap.inputs.preprocess import Preprocess
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
+from partswap.models.multi_layer import feature_extractor
 from partswap.models.published import Published
-from partswap.preprocess import Preprocess
 
 PUBLISHED = Published(
     "https://github.com/rwightman/pytorch-image-models/releases/download/v0.1-weights/tf_efficientnet_lite0-0aa007d2.pth",
@@ -15,9 +15,11 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("efficientnet_lite0")
-def efficientnet_lite0(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def efficientnet_lite0(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return timm's EfficientNet-Lite0, cut before its final pooling."""
     model = _vision.timm().create_model("tf_efficientnet_lite0", num_classes=0)
     PUBLISHED.load(model, choice.weights)
     half = (0.5, 0.5, 0.5)
-    return Auxiliary("efficientnet_lite0", up_to(model, choice.layer or "bn2"), Preprocess(224, mean=half, std=half))
+    return Auxiliary(
+        "efficientnet_lite0", feature_extractor(model, choice.layer or "bn2"), Preprocess(224, mean=half, std=half)
+    )

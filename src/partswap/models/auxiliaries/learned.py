@@ -13,26 +13,26 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from partswap.cut.trunk import PLUS, usual_layers
+from partswap.cut.layer_extractor import PLUS, default_auxiliary_layers
 from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError
+from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
-from partswap.models.blend import STATE, Blend
 from partswap.models.checkpoints import Trained, load_trained, read_about
 from partswap.models.fingerprint import weights_digest
+from partswap.models.multi_layer import STATE, MultiLayerFeatures
 from partswap.models.side_by_side import BESIDE, SideBySide, joined, layers_of
-from partswap.preprocess import Preprocess
-from partswap.store import default_cache, read_json, write_json
+from partswap.utils.store import default_cache, read_json, write_json
 
 #: Folder of the cache with notes on what was trained where.
 NOTES = "auxiliaries"
 
 
 @dataclass(frozen=True)
-class Learned(Trained):
+class TrainedAuxiliary(Trained):
     """What was learned, and the network it was learned on."""
 
     kind = "auxiliary"
-    model: Blend
+    model: MultiLayerFeatures
     layers: Sequence[str]  #: of the network, which `architecture` names as `AuxiliaryChoice` writes it
     weights: str  #: digest of the network's weights
     preprocess: Preprocess  #: what the network wants its images to be like
@@ -58,7 +58,7 @@ class Learned(Trained):
     @staticmethod
     def restored(model: nn.Module, state: Mapping[str, Tensor], where: str) -> nn.Module:
         """Return the network with what was learned put in."""
-        assert isinstance(model, Blend)
+        assert isinstance(model, MultiLayerFeatures)
         try:
             # Older ones are of one network, and have nothing to turn.
             mean, basis, offset, known = (state[name] for name in STATE[:4])
@@ -78,7 +78,9 @@ def open_source(start: str) -> Auxiliary:
     blends = [blend_of(one) for one in opened]
     together = SideBySide([blend.trunks.twin for blend in blends], [one.preprocess for one in opened])
     layers, first = joined([blend.layers for blend in blends]), opened[0].preprocess
-    return Auxiliary(BESIDE.join(one.name for one in opened), Blend(together, layers, size=first.shape), first)
+    return Auxiliary(
+        BESIDE.join(one.name for one in opened), MultiLayerFeatures(together, layers, size=first.shape), first
+    )
 
 
 def _at_layers(start: str, layers: Sequence[str]) -> str:
@@ -110,15 +112,15 @@ def _opened(choice: AuxiliaryChoice) -> Auxiliary:
             raise SettingError(
                 f"{choice.name} is no network with layers.", "Start from a network, and name its layers."
             )
-        choice = replace(choice, layer=PLUS.join(usual_layers(network, whole.preprocess.shape)))
+        choice = replace(choice, layer=PLUS.join(default_auxiliary_layers(network, whole.preprocess.shape)))
     elif PLUS not in choice.layer:
         raise SettingError(f"{choice} names one layer.", "Name several, as in layer3+layer4.0.")
     return build_auxiliary(choice)
 
 
-def blend_of(auxiliary: Auxiliary) -> Blend:
+def blend_of(auxiliary: Auxiliary) -> MultiLayerFeatures:
     """Return the layers an auxiliary is made of."""
-    assert isinstance(auxiliary.model, Blend)  # it was opened with several
+    assert isinstance(auxiliary.model, MultiLayerFeatures)  # it was opened with several
     return auxiliary.model
 
 
@@ -126,14 +128,14 @@ def is_learned(folder: Path) -> bool:
     """Tell whether a folder holds a trained auxiliary, finished or not."""
     told = [folder / name for name in ("model.json", "training.json") if (folder / name).exists()]
     about = read_json(told[0]) if told else None
-    return isinstance(about, dict) and about.get("kind") == Learned.kind
+    return isinstance(about, dict) and about.get("kind") == TrainedAuxiliary.kind
 
 
 def load_learned(folder: str | Path, weights: str | None = None) -> Auxiliary:
     """Return the auxiliary in a folder; `weights` is where those of the network below are, if not where they were."""
     changes = {}
     if weights is not None:
-        was = read_about(Learned, Path(folder))["architecture"].split(BESIDE)
+        was = read_about(TrainedAuxiliary, Path(folder))["architecture"].split(BESIDE)
         files = weights.split(BESIDE)
         if len(files) != len(was):
             raise SettingError(
@@ -142,17 +144,17 @@ def load_learned(folder: str | Path, weights: str | None = None) -> Auxiliary:
             )
         named = [replace(AuxiliaryChoice.parse(one), weights=file) for one, file in zip(was, files, strict=True)]
         changes = {"architecture": BESIDE.join(map(str, named))}
-    learned = load_trained(Learned, folder, **changes)
+    learned = load_trained(TrainedAuxiliary, folder, **changes)
     return Auxiliary(Path(folder).name, learned.model, learned.preprocess, usual=learned.record["familiar"])
 
 
-def remember(folder: Path, data: str, cache: Path | None = None) -> None:
+def record_training(folder: Path, data: str, cache: Path | None = None) -> None:
     """Note that the auxiliary in a folder was trained on images of this fingerprint, for ``auto`` to find it."""
     notes = (cache or default_cache()) / NOTES
     write_json(notes / f"{data}.json", {"folder": str(folder.absolute())}, place="cache")
 
 
-def trained_on(data: str, cache: Path | None = None) -> Path | None:
+def find_auxiliary_for(data: str, cache: Path | None = None) -> Path | None:
     """Return the folder of an auxiliary that was trained on images of this fingerprint, if it is still there."""
     note = (cache or default_cache()) / NOTES / f"{data}.json"
     folder = Path(read_json(note)["folder"]) if note.is_file() else None

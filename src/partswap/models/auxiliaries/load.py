@@ -7,15 +7,15 @@ from pathlib import Path
 
 from torch import nn
 
-from partswap.cut.trunk import Trunk
+from partswap.cut.layer_extractor import LayerExtractor
 from partswap.errors import FileFormatError, LayerError, SettingError, UnknownNameError, suggest
-from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, Explained
+from partswap.inputs.preprocess import Preprocess
+from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.auxiliaries.learned import is_learned, load_learned
-from partswap.models.blend import up_to
+from partswap.models.multi_layer import feature_extractor
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.preprocessing import preprocess_for
 from partswap.models.zoo import find_architecture, load_model, model_names
-from partswap.preprocess import Preprocess
 
 
 def load_auxiliary(
@@ -57,11 +57,11 @@ def load_auxiliary(
     told = AuxiliaryChoice.parse(name)
     file = told.weights if weights is None else str(weights)
     choice = AuxiliaryChoice(told.name, None if file == "default" else file, layer or told.layer, tau)
-    explained = None if classifier is None else Explained(classifier, preprocess or preprocess_for(classifier))
+    explained = None if classifier is None else ClassifierContext(classifier, preprocess or preprocess_for(classifier))
     return build_auxiliary(choice, explained)
 
 
-def build_auxiliary(choice: AuxiliaryChoice, explained: Explained | None = None) -> Auxiliary:
+def build_auxiliary(choice: AuxiliaryChoice, explained: ClassifierContext | None = None) -> Auxiliary:
     """Return an auxiliary as it was chosen; `explained` is the classifier, for auxiliaries that are made of it."""
     folder = Path(choice.name)
     if choice.name in AUXILIARIES:
@@ -114,6 +114,6 @@ def _of_model(name: str, weights: str | None, layer: str | None) -> Auxiliary:
 
 
 def _made(name: str, model: nn.Module, preprocess: Preprocess, layer: str | None) -> Auxiliary:
-    trunk = up_to(model, layer, size=preprocess.shape)
-    tokens = isinstance(trunk, Trunk) and trunk.layout.kind == "tokens"
+    trunk = feature_extractor(model, layer, size=preprocess.shape)
+    tokens = isinstance(trunk, LayerExtractor) and trunk.layout.kind == "tokens"
     return Auxiliary(name, trunk, preprocess, tau=TAU_TOKENS if tokens else 0.1)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from partswap.errors import LayerError, SettingError
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.parts import load_detector
 
 
 @AUXILIARIES.register("parts")
-def parts(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def parts(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return the backbone of a detector that ``partswap train parts`` saved to the folder given as weights.
 
     The layer may be "backbone" (the default) or "parts", its part logits.

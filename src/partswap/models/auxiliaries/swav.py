@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
-from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, Explained
+from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.published import Published
 
 PUBLISHED = Published(
@@ -13,6 +13,6 @@ PUBLISHED = Published(
 
 
 @AUXILIARIES.register("swav")
-def swav(choice: AuxiliaryChoice, explained: Explained | None) -> Auxiliary:
+def swav(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
     """Return SwAV, 800 epochs."""
     return resnet50_auxiliary("swav", PUBLISHED, choice)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
-from partswap.counterfactual import Counterfactual
 from partswap.errors import SettingError
-from partswap.grid import Grids
-from partswap.heads import HeadPlan
-from partswap.registry import Registry
+from partswap.evaluators import HeadPlan
+from partswap.grid import FeatureGrids
+from partswap.results.counterfactual import Counterfactual
 from partswap.search.find import search
 from partswap.search.problem import Problem
 from partswap.search.settings import SearchSettings, changed
+from partswap.utils.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,12 @@ class Method(ABC):
         """Find a counterfactual."""
 
     def explain(
-        self, head: nn.Module | HeadPlan, query: Tensor | Grids, distractors: Tensor | Grids, target: int, **known: Any
+        self,
+        head: nn.Module | HeadPlan,
+        query: Tensor | FeatureGrids,
+        distractors: Tensor | FeatureGrids,
+        target: int,
+        **known: Any,
     ) -> Counterfactual:
         """Find a counterfactual; shapes as in `find_counterfactual`.
 

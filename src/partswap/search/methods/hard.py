@@ -11,7 +11,7 @@ from torch import Tensor
 from partswap.errors import SettingError, ShapeError
 from partswap.grid import to_cells
 from partswap.search.candidates import same_label, shared_part
-from partswap.search.clusters import nearest, on_the_spot
+from partswap.search.clusters import kmeans_labels, nearest
 from partswap.search.methods.base import METHODS
 from partswap.search.methods.goyal import Goyal
 from partswap.search.problem import Problem
@@ -85,7 +85,7 @@ class Hard(Goyal):
         assert problem.aux is not None  # `solve` asks `check_auxiliary`
         cells = torch.cat([to_cells(grids) for grids in problem.aux])
         labels = (
-            on_the_spot(cells, self.clusters, self.seed) if self.centroids is None else nearest(cells, self.centroids)
+            kmeans_labels(cells, self.clusters, self.seed) if self.centroids is None else nearest(cells, self.centroids)
         )
         return same_label(*labels.split(problem.pairs))
 

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from partswap.counterfactual import Counterfactual, Step
 from partswap.errors import CutError, SettingError
-from partswap.grid import Grids
-from partswap.heads import HeadPlan, SwapEvaluator
+from partswap.evaluators import HeadPlan, SwapEvaluator
+from partswap.grid import FeatureGrids
+from partswap.results.counterfactual import Counterfactual, Step
 from partswap.search.methods.base import METHODS, Method
 from partswap.search.problem import Problem
 
@@ -49,7 +49,7 @@ class Scout(Method):
         return {"confidence": self.confidence}
 
     def maps(
-        self, head: nn.Module | HeadPlan, query: Tensor | Grids, distractor: Tensor, target: int
+        self, head: nn.Module | HeadPlan, query: Tensor | FeatureGrids, distractor: Tensor, target: int
     ) -> tuple[Tensor, Tensor]:
         """Return the heat maps ``(h, w)`` of a query and of a distractor, both grids ``(d, h, w)``."""
         problem = Problem.of(query, distractor[None], target)

@@ -1,0 +1,5 @@
+"""Images in, counterfactual out: `Explainer`, which class an explanation aims at, and verification."""
+
+from partswap.explainer.explainer import Explainer, PartswapWarning
+
+__all__ = ["Explainer", "PartswapWarning"]

@@ -1,0 +1,1 @@
+"""What a search returns: counterfactuals and their words, as plain data."""

@@ -1,0 +1,74 @@
+"""Swaps that someone else chose: what does the model say after each?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from partswap.errors import SettingError
+from partswap.evaluators import HeadPlan
+from partswap.results.counterfactual import Counterfactual, Step
+from partswap.search.methods.base import Method
+from partswap.search.problem import Problem
+
+
+def apply_edits(
+    head: nn.Module | HeadPlan,
+    problem: Problem,
+    edits: Sequence[tuple[int, int]],
+    *,
+    method: str = "own swaps",
+    memory_mb: float = 1024,
+) -> Counterfactual:
+    """Return the counterfactual of edits ``(query cell, distractor cell)``, made in this order.
+
+    A query cell that was swapped can be swapped again only by leaving the first swap out.
+    """
+    cells, donors = problem.pairs
+    for i, j in edits:
+        if not (0 <= i < cells and 0 <= j < donors):
+            raise SettingError(
+                f"there is no swap of cell {i} for cell {j}.", f"Use cells below {cells} and {donors}, as flat indices."
+            )
+    if len({i for i, _ in edits}) < len(edits):
+        raise SettingError("a cell of the query is swapped twice.", "Leave one of the swaps out.")
+    with torch.inference_mode(False), torch.no_grad():
+        evaluator, target, before = problem.begin(head, memory_mb)
+        prepared, steps = evaluator.start, []
+        for i, j in edits:
+            at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
+            prepared = evaluator.advance(prepared, *at)
+            logits = prepared.logits[0]
+            said = evaluator.probabilities(logits)
+            steps.append(Step(float(said[target]), int(logits.argmax()), own=float(said[before.predicted])))
+    found = {"evaluator": evaluator.name}
+    return problem.answer(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))
+
+
+@dataclass(frozen=True)
+class OwnSwaps(Method):
+    """Swaps that someone else chose, as a method: nothing is searched.
+
+    Parameters
+    ----------
+    edits : sequence of (int, int)
+        Query cell and distractor cell of each swap, as flat indices.
+    """
+
+    name: ClassVar[str] = "own swaps"
+    title: ClassVar[str] = "own swaps"
+    flips: ClassVar[bool] = False
+
+    edits: Sequence[tuple[int, int]] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return no settings: the result holds the edits."""
+        return {}
+
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
+        """Say what the model makes of each swap."""
+        return apply_edits(head, problem, self.edits, method=self.name, memory_mb=self.memory_mb)

@@ -1,0 +1,1 @@
+"""What every package shares and that knows nothing of counterfactuals."""
