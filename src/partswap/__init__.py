@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from partswap._deprecated import current_name
 from partswap._version import __version__
 from partswap.results.operations import register_operations
 
@@ -50,7 +51,7 @@ _HOMES = {
         "models.zoo": ("load_model",),
         "inputs.preprocess": ("Preprocess",),
         "search": ("METHODS", "SearchSettings", "find_counterfactual", "find_counterfactuals"),
-        "search.follow": ("OwnSwaps",),
+        "search.apply": ("OwnSwaps",),
     }.items()
     for name in names
 }
@@ -101,6 +102,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    name = current_name(name)
     if name not in _HOMES:
         raise AttributeError(f"module 'partswap' has no attribute {name!r}")
     home = importlib.import_module(_HOMES[name])
