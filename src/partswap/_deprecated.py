@@ -11,7 +11,7 @@ RENAMED = {
 
 
 def current_name(name: str) -> str:
-    """Return what a name in `partswap` is called now; an old one gives a `DeprecationWarning` at the caller's caller."""
+    """Return what a name in `partswap` is called now; an old one gives a `DeprecationWarning` where it is used."""
     if name not in RENAMED:
         return name
     message = f"partswap.{name} is called partswap.{RENAMED[name]} now; the old name goes with the next release."
