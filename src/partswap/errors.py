@@ -77,6 +77,10 @@ class UnknownNameError(PartswapError, ValueError):
     """A name (method, metric, data set, auxiliary, model) is not registered."""
 
 
+class PluginError(PartswapError):
+    """Another installed package adds a method, a metric, ... to partswap, and it cannot be used."""
+
+
 class LayerError(PartswapError, ValueError):
     """A layer does not exist, or its output is not a grid."""
 
