@@ -11,7 +11,7 @@ from torch import nn
 
 from partswap import Explainer, Preprocess, _vision
 from partswap.errors import CutError, ImageError, PartswapError, SettingError
-from partswap.explainer.explainer import PartswapWarning
+from partswap.explainer.notes import PartswapWarning
 from partswap.models.preprocessing import preprocess_for
 from partswap.results.counterfactual import Counterfactual
 

@@ -36,7 +36,7 @@ from partswap.errors import (
     UnexplainedError,
     UnknownNameError,
 )
-from partswap.explainer.explainer import PartswapWarning
+from partswap.explainer.notes import PartswapWarning
 from partswap.explainer.target import choose_target
 from partswap.inputs.images import read_image
 from partswap.models import shipped

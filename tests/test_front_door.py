@@ -147,7 +147,7 @@ def photographs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.filterwarnings("ignore::partswap.explainer.explainer.PartswapWarning")
+@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
 @pytest.mark.parametrize(("kind", "name"), ALL, ids=[f"{kind}-{name}" for kind, name in ALL])
 def test_from_a_path_to_a_verified_counterfactual(kind, name, photographs, tmp_path):
     if kind == "hf":

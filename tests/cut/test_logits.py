@@ -6,7 +6,7 @@ from torch import nn
 
 from partswap import Explainer, Preprocess, _vision, cut_network
 from partswap.errors import CutError, PartswapError, ShapeError
-from partswap.explainer.explainer import PartswapWarning
+from partswap.explainer.notes import PartswapWarning
 from partswap.models.outputs import cut_as_logits
 
 PROBE = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -93,7 +93,7 @@ def test_what_is_no_classifier_is_told_what_to_do(make, message):
         cut_as_logits(make().eval(), None, PROBE)
 
 
-@pytest.mark.filterwarnings("error::partswap.explainer.explainer.PartswapWarning")
+@pytest.mark.filterwarnings("error::partswap.explainer.notes.PartswapWarning")
 @pytest.mark.parametrize(
     "make",
     [

@@ -8,7 +8,7 @@ from torch import nn
 
 from partswap import METHODS, Counterfactual, Explainer, Preprocess, _vision, aviary, load_model
 from partswap.errors import CutError, PartswapError, SettingError, UnknownNameError
-from partswap.explainer.explainer import PartswapWarning
+from partswap.explainer.notes import PartswapWarning
 from partswap.models import shipped
 from partswap.models.entrypoint import is_own
 from partswap.models.open import describe, open_classifier
@@ -171,7 +171,7 @@ def test_one_output_speaks_for_two_classes(last):
     assert explainer.cut.route == "fx"  # as exact and as fast as any other
 
 
-@pytest.mark.filterwarnings("ignore::partswap.explainer.explainer.PartswapWarning")
+@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
 @pytest.mark.parametrize("classes", [1, 4])
 @pytest.mark.parametrize("probability", [False, True])
 def test_the_model_itself_verifies_whatever_it_returns(classes, probability, tmp_path):
@@ -319,7 +319,7 @@ class ManyLabels(nn.Module):
         return logits.sigmoid() if self.probabilities else logits
 
 
-@pytest.mark.filterwarnings("ignore::partswap.explainer.explainer.PartswapWarning")
+@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
 def test_several_labels_per_image_are_sigmoids_if_that_is_said(tmp_path):
     given = {"auxiliary": None, "preprocess": Preprocess(64)}
     explainer = Explainer(ManyLabels(), activation="sigmoid", **given)

@@ -21,7 +21,7 @@ from partswap.cut.layer_extractor import LayerExtractors
 from partswap.data.sets.aviary import Aviary
 from partswap.data.subset import Subset
 from partswap.errors import FileFormatError, LayerError, PartswapError, SettingError
-from partswap.explainer.explainer import PartswapWarning
+from partswap.explainer.notes import PartswapWarning
 from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
 from partswap.models.auxiliaries import AUXILIARIES

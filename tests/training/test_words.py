@@ -201,7 +201,7 @@ def test_annotated_parts_are_put_into_words(words, birds, folder):
     config = RunConfig(data="aviary", options={"per_class": 3}, model="aviary:resnet", layer="layer4",
                        auxiliary="aviary", precision="float32", cache=folder / "cache")  # fmt: skip
     bench = open_run_context(config)
-    speaker = bench.explainer.speaker(folder / "words")
+    speaker = bench.explainer.words_writer(folder / "words")
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=3).first(6).tasks
     judge = WordsEvaluation(bench, speaker)
     verdicts = [
@@ -230,7 +230,7 @@ def test_a_report_says_the_explanations_of_a_run_in_words(words, folder, tmp_pat
     assert told.exit_code == 0, told.output
     found = collect_runs([config.out], words=folder / "words").explanations
     bench = open_run_context(config)
-    judge = WordsEvaluation(bench, bench.explainer.speaker(folder / "words"))
+    judge = WordsEvaluation(bench, bench.explainer.words_writer(folder / "words"))
     expected = [judge.verdict(*both).words for both in read_run(config.out).explained("partswap").values()]
     assert [one["words"] for one in found] == [{"text": w.sentence, "stated": bool(w.stated)} for w in expected]
     assert any(one["words"]["stated"] for one in found)
@@ -255,17 +255,17 @@ def test_explain_says_it_in_words(words, birds, folder, tmp_path):
         Explainer("aviary:resnet", "layer3", auxiliary=None).explain(query, donors, words=folder / "words")
     # A stage and its last block are one place.
     same = Explainer("aviary:resnet", "layer4.1", auxiliary=None)
-    assert same.speaker(folder / "words").model.layer == "layer4"
+    assert same.words_writer(folder / "words").model.layer == "layer4"
 
 
 def test_half_written_words(folder, words, tmp_path):
     (tmp_path / "model.json").write_text((folder / "words" / "model.json").read_text())
     explainer = Explainer("aviary:resnet", "layer4", auxiliary=None)
     with pytest.raises(PartswapError, match=r"model\.safetensors"):
-        explainer.speaker(tmp_path)
+        explainer.words_writer(tmp_path)
     (tmp_path / "model.json").write_text("{}")
     with pytest.raises(FileFormatError, match="not about a words model"):
-        explainer.speaker(str(tmp_path))
+        explainer.words_writer(str(tmp_path))
 
 
 # -- parts of cells -------------------------------------------------------------------------------------------------

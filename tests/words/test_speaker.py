@@ -243,6 +243,6 @@ def test_earlier_files_are_read(tmp_path):
 def test_words_of_another_model_are_refused():
     explainer = Explainer("aviary:resnet", "layer4", auxiliary=None)
     with pytest.raises(SettingError, match="another classifier"):
-        explainer.speaker(speaker())
+        explainer.words_writer(speaker())
     with pytest.raises(SettingError, match="words is a int"):
-        explainer.speaker(3)
+        explainer.words_writer(3)

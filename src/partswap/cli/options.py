@@ -244,7 +244,7 @@ def hush_warnings() -> None:
     """Let no warning be shown that is a note of an explainer, too: the command prints notes."""
     import warnings
 
-    from partswap.explainer.explainer import PartswapWarning
+    from partswap.explainer.notes import PartswapWarning
 
     warnings.simplefilter("ignore", PartswapWarning)
 

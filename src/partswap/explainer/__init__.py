@@ -1,5 +1,6 @@
 """Images in, counterfactual out: `Explainer`, which class an explanation aims at, and verification."""
 
-from partswap.explainer.explainer import Explainer, PartswapWarning
+from partswap.explainer.explainer import Explainer
+from partswap.explainer.notes import PartswapWarning
 
 __all__ = ["Explainer", "PartswapWarning"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -17,73 +16,40 @@ from torch import Tensor, nn
 
 from partswap._vision import Unpickler
 from partswap.data.base import Dataset
-from partswap.errors import (
-    ClassIndexError,
-    CutError,
-    InputError,
-    NoDistractorsError,
-    PartswapError,
-    SettingError,
-    ShapeError,
-)
+from partswap.errors import PartswapError, SettingError
 from partswap.evaluators import Activation, HeadPlan, log_probabilities
-from partswap.explainer.target import (
-    Targets,
-    choose_target,
-    each_target,
-    find_distractors,
-    predicted_as,
-    suspicion,
-    true_class,
-)
+from partswap.explainer.many import explain_each
+from partswap.explainer.notes import MANY_LABELS, NO_GRADIENTS, NoteLog
+from partswap.explainer.opening import AuxiliaryLike, open_auxiliary, open_model
+from partswap.explainer.question import Question, pose_question
+from partswap.explainer.target import Targets
 from partswap.explainer.verification import verify_inputs
-from partswap.features.encode import EncodedImages, PreparedImage
+from partswap.features.encode import EncodedImages
 from partswap.features.own_images import encode_images, read_images
 from partswap.grid import HeatMap
-from partswap.inputs.images import ON_WHITE, ImageLike, list_images, unread_text
+from partswap.inputs.images import ImageLike, list_images
 from partswap.inputs.preprocess import Tensors, stacked
-from partswap.models.auxiliaries import Auxiliary, AuxiliaryChoice, ClassifierContext, build_auxiliary
+from partswap.models.auxiliaries import Auxiliary
 from partswap.models.checkpoints import Classifier
-from partswap.models.huggingface import adapt, is_classifier
-from partswap.models.names import class_names as names_of
-from partswap.models.names import find_class, placeholder_names
-from partswap.models.open import is_architecture, open_classifier
-from partswap.models.outputs import cut_as_logits, many_labels
-from partswap.models.precision import device_of, find_device
-from partswap.models.preprocessing import as_preprocess, assumption, misfit
+from partswap.models.names import find_class
+from partswap.models.outputs import many_labels
+from partswap.models.precision import device_of
 from partswap.pixels.check import PixelChecker, pairs_of, with_check
-from partswap.results.counterfactual import Counterfactual, Pictures, Provenance
+from partswap.results.counterfactual import Counterfactual, Pictures
 from partswap.results.verification import Verification
 from partswap.search import METHODS, Method
 from partswap.search.maps import cluster_labels, heat_maps
-from partswap.search.problem import CellParts, Problem, parts_of
+from partswap.search.problem import CellParts, Problem
 from partswap.search.settings import changed
-from partswap.utils.failures import Failures, OnError
+from partswap.utils.failures import OnError
 from partswap.utils.notes import Note
 from partswap.utils.progress import Track, no_progress
-from partswap.words.writer import WordsWriter, annotated_parts, open_words_writer
+from partswap.words.writer import WordsWriter, open_words_writer
 
-#: What may be given as an auxiliary.
-AuxiliaryLike = str | AuxiliaryChoice | Auxiliary | nn.Module | None
 #: Several images, encoded or still to be read.
 ImagesLike = Sequence[ImageLike] | Tensor | EncodedImages | str | Path
-#: Cells that are less alike to what an auxiliary learned from, relative to that itself, are strange to it.
-FAMILIAR = 0.8
 #: After so many edits it is asked whether the target seems out of reach; runs and tables go on to the end.
 PATIENCE = 8
-
-_LABELS = (
-    "several logits are above 0 at once and most are far below, as of a network of several labels per image; its "
-    'probabilities are a softmax here. If each class has its own sigmoid: activation="sigmoid" (--activation sigmoid).'
-)
-_NO_GRADIENTS = (
-    "no gradients pass through the head (it is quantised, or leaves torch): nothing says which swaps are worth a "
-    "look, so every one is evaluated exactly, which is slow. In floating point, or cut at a later layer, it is faster."
-)
-
-
-class PartswapWarning(UserWarning):
-    """Something was assumed or adapted that the user should know of."""
 
 
 class Explainer:
@@ -135,12 +101,12 @@ class Explainer:
     (True, True)
     """
 
-    _given: tuple[tuple[Any, ...], dict[str, Any]]
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **options: Any) -> Explainer:
         """Keep what it is made of, for pickles."""
         explainer = super().__new__(cls)
-        explainer._given = args, options
+        explainer._arguments = args, options
         return explainer
 
     def __init__(
@@ -161,60 +127,36 @@ class Explainer:
     ) -> None:
         if activation not in ("softmax", "sigmoid"):
             raise SettingError(f"activation is {activation!r}.", "Use 'softmax' or 'sigmoid'.")
-        self.activation: Activation = activation
-        #: What was assumed or adapted.
-        self.notes: list[Note] = []
-        if isinstance(model, str | Path):
-            model = _named(str(model), weights, preprocess)
-        elif weights is not None:
-            raise SettingError("weights are given with a model that has its own.", "Give them with a name.")
-        learned_from = None
-        if isinstance(model, Classifier):
-            learned_from = model.record.get("data")
-            preprocess = model.preprocess if preprocess is None else preprocess
-            known = list(model.classes)
-            class_names = (
-                known if class_names is None and known and known != placeholder_names(len(known)) else class_names
-            )
-            model = model.model
-        if not isinstance(model, nn.Module):
-            raise CutError(f"the model is a {type(model).__name__}.", "Pass a torch.nn.Module, or a name.")
-        model = adapt(model) if is_classifier(model) else model
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise SettingError(f"batch_size is {batch_size!r}.", "Use 1 or more.")
-        if device is not None:
-            model = model.to(find_device(device))
-        self.model_name = type(model).__name__
-        self.device, self.track, self.batch_size = device_of(model), track, batch_size
-        self.preprocess = as_preprocess(preprocess, model)
-        if tensors is not None:
-            self.preprocess = replace(self.preprocess, tensors=tensors)
-        try:
-            self.model, self.cut, notes = cut_as_logits(
-                model, layer, self.preprocess.probe().to(self.device), track, self.activation
-            )
-        except InputError as error:
-            raise misfit(error, model, self.preprocess) from error
-        self.class_names = names_of(class_names, model, self.cut.classes)
-        for note in notes:
-            if note.kind != "features" or not self.class_names:  # names say that they are classes
-                self._note(note)
-        assumed = assumption(self.preprocess)
-        self._note(Note("preprocess", assumed) if assumed else None)
-        self.plan = HeadPlan(self.cut.head, self.cut.grid, self.activation)
-        self.auxiliary = self._auxiliary(auxiliary, learned_from)
+        opened = open_model(
+            model, layer, preprocess=preprocess, tensors=tensors, class_names=class_names, weights=weights,
+            device=device, activation=activation, track=track,
+        )  # fmt: skip
+        self.model, self.cut, self.preprocess = opened.model, opened.cut, opened.preprocess
+        self.class_names, self.model_name = opened.class_names, opened.name
+        self.device, self.track, self.batch_size = device_of(opened.model), track, batch_size
+        self.activation: Activation = activation
+        #: What was assumed or adapted.
+        self.notes = NoteLog()
+        for note in opened.notes:
+            self.notes.add(note)
+        self.plan = HeadPlan(self.cut.head, self.cut.grid, activation)
+        self.auxiliary = open_auxiliary(auxiliary, opened)
+        if self.auxiliary is not None and self.auxiliary is not auxiliary and self.auxiliary.note:
+            self.notes.append(Note("auxiliary", self.auxiliary.note))
         self.method = self.patient(method)
-        self._speakers: dict[str | WordsWriter, WordsWriter] = {}
+        self._writers: dict[str | WordsWriter, WordsWriter] = {}
 
     def __copy__(self) -> Explainer:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
+        duplicate = object.__new__(type(self))
+        duplicate.__dict__.update(self.__dict__)
+        return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Networks that were traced cannot be pickled: what they were made of is, and they are made anew.
         try:
-            return _made_anew, (type(self), pickle.dumps(self._given))
+            return _opened_again, (type(self), pickle.dumps(self._arguments))
         except Exception as error:  # whatever an object's own pickling raises
             raise PartswapError(
                 f"the explainer cannot be pickled: {error}.",
@@ -270,81 +212,39 @@ class Explainer:
         """
         if target is not None:
             find_class(target, self.class_names, self.cut.classes)  # before images are read
-        speaker = None if words is None else self.speaker(words)
-        queries = query if isinstance(query, EncodedImages) else list_images(query)
-        if len(queries) != 1:
-            raise ShapeError(f"there are {len(queries)} queries.", "Use explain_many, or pass one image.")
-        item = queries if isinstance(queries, EncodedImages) else queries[0]
-        truth = true_class(item, label, distractors, self.class_names, self.cut.classes)
-        encoded = self.encode(queries)
-        if isinstance(distractors, Dataset):
-            aim, why = choose_target(encoded.logits[0], target, truth, None, self.class_names)
-            donors = find_distractors(
-                distractors, aim, encoded.names[0], self.encode, self.class_names, self.cut.classes
-            )
-        else:
-            donors = self.encode(distractors)
-            doubt = suspicion(donors, self.class_names, self.cut.classes)
-            self._note(Note("suspect", doubt) if doubt else None)
-            aim, why = choose_target(encoded.logits[0], target, truth, donors.logits, self.class_names)
-        if int(encoded.logits[0].argmax()) == aim:
-            raise ClassIndexError(
-                f"the model already says {self.name(aim)} of the query: there is nothing to change.",
-                "Choose another target, or another query.",
-            )
-        self.check_familiar(donors.aux)
-        kept = list(range(len(donors)))
-        if not keep_misclassified:
-            kept = [k for k in kept if int(donors.logits[k].argmax()) == aim]
-            if not kept:
-                raise NoDistractorsError(
-                    f"none of the {len(donors)} distractors is predicted as the target {self.name(aim)}"
-                    f"{'' if target is not None else f' ({why})'}; they are predicted as "
-                    f"{predicted_as(donors.logits, self.name)}.",
-                    "Pass images of that class which the model gets right, choose another {target}, or use these: "
-                    "{keep_misclassified}.",
-                )
+        writer = None if words is None else self.words_writer(words)
         solver = self.method if method is None else self.patient(method)
-        kept = kept[: solver.distractors]
-        donors = donors.select(kept)
-        encoded, donors = encoded.to(self.device), donors.to(self.device)
-        problem = Problem.of(
-            encoded.cut_grids,
-            donors.grids,
-            aim,
-            query_aux=None if encoded.aux is None else encoded.aux[0],
-            distractor_aux=donors.aux,
-            aux_widths=donors.widths,
-            query_parts=query_parts,
-            distractor_parts=parts_of(distractor_parts, kept),
-            about=self._about(encoded, donors, kept, aim, why, truth),
+        question = pose_question(
+            self, query, distractors, target, label, keep_misclassified=keep_misclassified, most=solver.distractors
         )
-        judge = self._judge(problem.about.pictures, aim) if pixel else None
-        problem = replace(problem, judge=judge)
-        if self.activation == "softmax" and not self._noted("labels") and many_labels(encoded.logits, donors.logits):
-            self._note(Note("labels", _LABELS))
-        if not self.plan.has_gradients(problem.query, problem.context) and not self._noted("gradients"):
-            self._note(Note("gradients", _NO_GRADIENTS))
-        cf = solver.solve(self.plan, problem)
-        if judge is not None:
-            cf = with_check(cf, judge([pairs_of(cf)])[0], self.class_names)
-        if speaker is None:
+        problem = question.problem(self, query_parts, distractor_parts)
+        checker = self._pixel_checker(problem.about.pictures, question.target) if pixel else None
+        self._note_doubts(question, problem)
+        cf = solver.solve(self.plan, replace(problem, judge=checker))
+        if checker is not None:
+            cf = with_check(cf, checker([pairs_of(cf)])[0], self.class_names)
+        if writer is None:
             return cf
-        annotated = None
-        if query_parts is not None and distractor_parts is not None:
-            annotated = annotated_parts(query_parts, [distractor_parts[k] for k in kept])
-        return speaker.tell(cf, encoded, donors, annotated)
+        annotated = question.annotated_parts(query_parts, distractor_parts)
+        return writer.tell(cf, question.query, question.distractors, annotated)
 
-    def speaker(self, words: WordsWriter | str | Path) -> WordsWriter:
-        """Return what says results in words, after checking that it was made for this model, cut here."""
+    def _note_doubts(self, question: Question, problem: Problem) -> None:
+        logits = question.query.logits, question.distractors.logits
+        if self.activation == "softmax" and not self.notes.has("labels") and many_labels(*logits):
+            self.notes.add(MANY_LABELS)
+        if not self.notes.has("gradients") and not self.plan.has_gradients(problem.query, problem.context):
+            self.notes.add(NO_GRADIENTS)
+
+    def words_writer(self, words: WordsWriter | str | Path) -> WordsWriter:
+        """Return what writes results in words, after checking that it was trained for this model, cut here."""
         if not isinstance(words, WordsWriter | str | Path):
             raise SettingError(f"words is a {type(words).__name__}.", "Give the folder that train words made.")
         key = words if isinstance(words, WordsWriter) else str(words)
-        if key not in self._speakers:  # the check reads all weights
-            found = words if isinstance(words, WordsWriter) else open_words_writer(words)
-            found.check(self.cut, self.model, self.class_names)
-            self._speakers[key] = found
-        return self._speakers[key]
+        if key not in self._writers:  # the check reads all weights
+            writer = words if isinstance(words, WordsWriter) else open_words_writer(words)
+            writer.check(self.cut, self.model, self.class_names)
+            self._writers[key] = writer
+        return self._writers[key]
 
     @overload
     def explain_many(
@@ -384,36 +284,9 @@ class Explainer:
             `UnexplainedError` says which failed and why (``error.failures``) and has the results of the others
             (``error.results``); with "skip" that is a warning, and None stands in their places.
         """
-        failures = Failures(on_error)
-        sources = queries if isinstance(queries, EncodedImages) else list_images(queries)
-        targets = each_target(target, len(sources), self.class_names, self.cut.classes)
-        told: dict[str, Any] = {"keep_misclassified": keep_misclassified, "pixel": pixel}
-        told["words"] = None if words is None else self.speaker(words)
-        donors = distractors if isinstance(distractors, Dataset) else self.encode(distractors)
-        singles = self._singles(queries, sources, failures)
-        found: list[Counterfactual | None] = [None] * len(sources)
-        with self.track("explanations", len(singles)) as advance:
-            for place, single in singles:
-                with failures.of(place, single.names[0]):
-                    found[place] = self.explain(single, donors, targets[place], **told)
-                advance(1)
-        if (note := failures.settle(found)) is not None:
-            warnings.warn(note, PartswapWarning, stacklevel=2)
-        return found
-
-    def _singles(
-        self, images: ImagesLike, sources: EncodedImages | list[ImageLike], failures: Failures
-    ) -> list[tuple[int, EncodedImages]]:
-        """Return the features of images one by one, each with its place; those that cannot be read are `failures`."""
-        if isinstance(sources, EncodedImages):
-            return [(place, sources.select([place])) for place in range(len(sources))]
-        rows = read_images(sources, self.preprocess, self.track, failures)
-        self._note_inputs(images, rows.values())
-        if not rows:
-            return []
-        given = [sources[place] for place in rows]
-        encoded = encode_images(self, given, list(rows.values()), self.batch_size, self.track)
-        return [(place, encoded.select([k])) for k, place in enumerate(rows)]
+        writer = None if words is None else self.words_writer(words)
+        options = {"keep_misclassified": keep_misclassified, "words": writer, "pixel": pixel}
+        return explain_each(self, queries, distractors, target, on_error, options)
 
     def verify(
         self, cf: Counterfactual, query: Any = None, distractors: Any = None, *, atol: float | None = None
@@ -436,31 +309,35 @@ class Explainer:
         Images that are not attached to it are read again from their files.
         """
         if (pictures := cf.pictures) is None:
-            seen = [self.preprocess(image)[1] for image in cf.images()]
-            pictures = Pictures(seen[0], seen[1:])
-        return with_check(cf, self._judge(pictures, cf.target)([pairs_of(cf)])[0], self.class_names)
+            query, *distractors = (self.preprocess(image)[1] for image in cf.images())
+            pictures = Pictures(query, distractors)
+        return with_check(cf, self._pixel_checker(pictures, cf.target)([pairs_of(cf)])[0], self.class_names)
 
     def heat(self, cf: Counterfactual) -> dict[str, HeatMap]:
         """Return maps of a counterfactual for a figure of kind "heat" (see `heat_maps`)."""
-        return heat_maps(self.plan, self._problem(cf), next((e.distractor_image for e in cf.edits), 0))
+        return heat_maps(self.plan, self._problem_of(cf), next((e.distractor_image for e in cf.edits), 0))
 
     def clusters(self, cf: Counterfactual, count: int = 8) -> NDArray[Any]:
         """Return the cluster of each cell, ``(1 + n, h, w)``, for a figure of kind "clusters"."""
-        return cluster_labels(self._problem(cf), count)
+        return cluster_labels(self._problem_of(cf), count)
 
-    def _problem(self, cf: Counterfactual) -> Problem:
-        """Return what was asked, from the images."""
-        shown = cf.pictures
-        whole = shown is None or not self.preprocess.pictured
-        given = (
-            cf.images() if whole or shown is None else map(self.preprocess.tensor, (shown.query, *shown.distractors))
-        )
-        every = self.encode(list(given))
-        query, donors = every.select([0]).to(self.device), every.select(range(1, len(every))).to(self.device)
-        aux: dict[str, Any] = {"query_aux": None if query.aux is None else query.aux[0], "distractor_aux": donors.aux}
-        return Problem.of(query.cut_grids, donors.grids, cf.target, **aux, aux_widths=donors.widths)
+    def _problem_of(self, cf: Counterfactual) -> Problem:
+        """Return the problem that a counterfactual solves, from its images."""
+        pictures = cf.pictures
+        if pictures is None or not self.preprocess.pictured:
+            images = list(cf.images())
+        else:
+            images = [self.preprocess.tensor(picture) for picture in (pictures.query, *pictures.distractors)]
+        encoded = self.encode(images).to(self.device)
+        query, distractors = encoded.select([0]), encoded.select(range(1, len(encoded)))
+        aux: dict[str, Any] = {
+            "query_aux": None if query.aux is None else query.aux[0],
+            "distractor_aux": distractors.aux,
+            "aux_widths": distractors.widths,
+        }
+        return Problem.of(query.cut_grids, distractors.grids, cf.target, **aux)
 
-    def _judge(self, pictures: Pictures | None, target: int) -> PixelChecker:
+    def _pixel_checker(self, pictures: Pictures | None, target: int) -> PixelChecker:
         if pictures is None:
             raise SettingError(
                 "the pixel check needs the images, and only their features are here.",
@@ -471,8 +348,10 @@ class Explainer:
                 f"the pixel check pastes pictures, and the model takes {self.preprocess.channels} channels.",
                 "Leave out {pixel}.",
             )
-        how: dict[str, Any] = {"device": self.device, "batch_size": self.batch_size, "activation": self.activation}
-        return PixelChecker(self.cut, self.preprocess, pictures.query, pictures.distractors, target, **how)
+        return PixelChecker(
+            self.cut, self.preprocess, pictures.query, pictures.distractors, target,
+            device=self.device, batch_size=self.batch_size, activation=self.activation,
+        )  # fmt: skip
 
     def encode(self, images: ImagesLike) -> EncodedImages:
         """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
@@ -480,20 +359,21 @@ class Explainer:
             return images
         sources = list_images(images)
         rows = read_images(sources, self.preprocess, self.track)
-        self._note_inputs(images, rows.values())
+        self.notes.add_inputs(images, rows.values())
         return encode_images(self, sources, list(rows.values()), self.batch_size, self.track)
 
     def resolve_method(self, method: str | Method) -> Method:
         """Return the method; the paper's, given by name, uses the temperature that suits the auxiliary."""
         if not isinstance(method, str):
             return method
-        made = METHODS.get(method)()
-        return made if self.auxiliary is None else made.suited(self.auxiliary.tau)
+        named = METHODS.get(method)()
+        return named if self.auxiliary is None else named.suited(self.auxiliary.tau)
 
     def patient(self, method: str | Method) -> Method:
         """Return the method as `resolve_method` does; given by name, it ends where the target seems out of reach."""
-        made = self.resolve_method(method)
-        return changed(made, patience=PATIENCE) if isinstance(method, str) and made.takes("patience") else made
+        resolved = self.resolve_method(method)
+        stops_early = isinstance(method, str) and resolved.takes("patience")
+        return changed(resolved, patience=PATIENCE) if stops_early else resolved
 
     def name(self, index: int) -> str:
         """Return the name of a class, or a stand-in."""
@@ -507,93 +387,17 @@ class Explainer:
 
     def check_familiar(self, grids: Tensor | None) -> None:
         """Note, once, if auxiliary grids ``(n, e, h, w)`` are unlike those that a trained auxiliary learned from."""
-        known = None if self.auxiliary is None or grids is None else self.auxiliary.familiarity(grids.float())
-        if known is None or known >= FAMILIAR or self._noted("unfamiliar"):
-            return
-        text = (
-            f"these images are unlike those the auxiliary was trained on ({known:.0%} as alike to them as they are): "
-            "its matches may be poor. Better: train one on such images (partswap train auxiliary)."
-        )
-        self._note(Note("unfamiliar", text))
+        if self.auxiliary is not None and grids is not None:
+            self.notes.add_familiarity(self.auxiliary.familiarity(grids.float()))
 
     def with_auxiliary(self, auxiliary: Auxiliary) -> Explainer:
         """Return the same explainer with another auxiliary."""
-        made = copy.copy(self)
-        made.auxiliary, made.notes = auxiliary, list(self.notes)
-        made._given = self._given[0], {**self._given[1], "auxiliary": auxiliary}
-        return made
-
-    def _auxiliary(self, auxiliary: AuxiliaryLike, learned_from: str | None) -> Auxiliary | None:
-        if isinstance(auxiliary, str):
-            auxiliary = None if auxiliary == "none" else AuxiliaryChoice.parse(auxiliary)
-        if isinstance(auxiliary, AuxiliaryChoice):
-            explained = ClassifierContext(self.model, self.preprocess, self.cut.layer, learned_from)
-            auxiliary = build_auxiliary(auxiliary, explained)
-            auxiliary.model.to(self.device)
-            self.notes += [Note("auxiliary", auxiliary.note)] if auxiliary.note else []
-        if isinstance(auxiliary, nn.Module):
-            return Auxiliary(type(auxiliary).__name__, auxiliary, self.preprocess)
-        if auxiliary is not None and not isinstance(auxiliary, Auxiliary):
-            raise SettingError(
-                f"the auxiliary is a {type(auxiliary).__name__}.", "Give a name, a torch.nn.Module, or None."
-            )
-        return auxiliary
-
-    def _about(
-        self, query: EncodedImages, donors: EncodedImages, kept: list[int], aim: int, why: Note, truth: int | None
-    ) -> Provenance:
-        told: dict[str, Any] = {
-            "query": query.names[0],
-            "distractors": list(donors.names),
-            "distractor_indices": kept,  # among those that were passed; others were misclassified
-            "model": self.model_name,
-            "layer": self.cut.layer,
-            "auxiliary": query.auxiliary,
-        }
-        if self.activation != "softmax":
-            told["activation"] = self.activation
-        said = donors.logits.argmax(1).tolist()
-        if any(k != aim for k in said):
-            told["distractor_classes"] = said  # what the model says of each
-        if query.frames and donors.frames:
-            seen = [
-                None if f is None else {"size": list(f.size), "box": list(f.box)}
-                for f in (*query.frames, *donors.frames)
-            ]
-            canvas = list(self.preprocess.shape[::-1])
-            told["seen"] = {"canvas": canvas, "query": seen[0], "distractors": seen[1:]}
-            told["preprocess"] = self.preprocess.record()
-            told["target_from"] = why
-            if truth is not None:
-                told["label"] = truth
-        shown = bool(query.pictures and donors.pictures)
-        sources = (*query.sources, *donors.sources) if query.sources and donors.sources else ()
-        pictures = Pictures(query.pictures[0], tuple(donors.pictures), sources, self.preprocess) if shown else None
-        return Provenance(told, self.class_names or (), pictures)
-
-    def _note_inputs(self, images: Any, rows: Iterable[PreparedImage]) -> None:
-        """Note which files of folders were not read, and that what is transparent was put on white."""
-        unread = unread_text(images)
-        white = [picture.info[ON_WHITE] for _, picture, _ in rows if ON_WHITE in picture.info]
-        self._note(Note("unread", f"{unread}.") if unread else None)
-        if white and all(note.kind != "transparent" for note in self.notes):
-            self._note(Note("transparent", f"images that are transparent in places are put on white, as {white[0]}."))
-
-    def _noted(self, kind: str) -> bool:
-        return any(note.kind == kind for note in self.notes)
-
-    def _note(self, note: Note | None) -> None:
-        if note is not None and note not in self.notes:
-            self.notes.append(note)
-            warnings.warn(str(note), PartswapWarning, stacklevel=3)
+        explainer = copy.copy(self)
+        explainer.auxiliary, explainer.notes = auxiliary, NoteLog(self.notes)
+        explainer._arguments = self._arguments[0], {**self._arguments[1], "auxiliary": auxiliary}
+        return explainer
 
 
-def _named(name: str, weights: str | Path | None, preprocess: Any) -> Classifier:
-    """Return the classifier of a name; an architecture gets its official weights unless others are given."""
-    weights = "default" if weights is None and is_architecture(name) else weights
-    return open_classifier(name, weights, preprocess=preprocess)
-
-
-def _made_anew(kind: type[Explainer], content: bytes) -> Explainer:
+def _opened_again(kind: type[Explainer], content: bytes) -> Explainer:
     args, options = Unpickler(io.BytesIO(content)).load()
     return kind(*args, **options)

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from partswap import _vision
 from partswap.errors import PartswapError
-from partswap.explainer.explainer import Explainer, PartswapWarning
+from partswap.explainer.explainer import Explainer
+from partswap.explainer.notes import PartswapWarning
 from partswap.features.encode import EncodedImages
 from partswap.inputs.preprocess import Preprocess
 from partswap.results.counterfactual import Counterfactual

@@ -1,0 +1,143 @@
+"""What one explanation is asked: features of the query and of the distractors that can be used, and the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from partswap.data.base import Dataset
+from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
+from partswap.explainer.target import choose_target, find_distractors, predicted_as, suspicion, true_class
+from partswap.features.encode import EncodedImages
+from partswap.inputs.images import list_images
+from partswap.results.counterfactual import Pictures, Provenance
+from partswap.search.problem import CellParts, Problem, parts_of
+from partswap.utils.notes import Note
+from partswap.words.writer import annotated_parts
+
+if TYPE_CHECKING:
+    from partswap.explainer.explainer import Explainer
+    from partswap.inputs.frame import Frame
+
+
+@dataclass(frozen=True)
+class Question:
+    """One explanation to be made."""
+
+    query: EncodedImages  #: one image
+    distractors: EncodedImages  #: those that can be used
+    indices: list[int]  #: of the distractors, among those that were passed
+    target: int
+    target_note: Note  #: where the target comes from (see `choose_target`)
+    true_class: int | None  #: of the query, if it is known
+
+    def problem(
+        self, explainer: Explainer, query_parts: CellParts | None, distractor_parts: Sequence[CellParts] | None
+    ) -> Problem:
+        """Return it as a problem for a search."""
+        return Problem.of(
+            self.query.cut_grids,
+            self.distractors.grids,
+            self.target,
+            query_aux=None if self.query.aux is None else self.query.aux[0],
+            distractor_aux=self.distractors.aux,
+            aux_widths=self.distractors.widths,
+            query_parts=query_parts,
+            distractor_parts=parts_of(distractor_parts, self.indices),
+            about=self._provenance(explainer),
+        )
+
+    def annotated_parts(self, query_parts: CellParts | None, distractor_parts: Sequence[CellParts] | None) -> Any:
+        """Return the parts that people annotated, as a writer of words takes them; None where they are unknown."""
+        if query_parts is None or distractor_parts is None:
+            return None
+        return annotated_parts(query_parts, [distractor_parts[k] for k in self.indices])
+
+    def _provenance(self, explainer: Explainer) -> Provenance:
+        query, distractors, preprocess = self.query, self.distractors, explainer.preprocess
+        origin: dict[str, Any] = {
+            "query": query.names[0],
+            "distractors": list(distractors.names),
+            "distractor_indices": self.indices,
+            "model": explainer.model_name,
+            "layer": explainer.cut.layer,
+            "auxiliary": query.auxiliary,
+        }
+        if explainer.activation != "softmax":
+            origin["activation"] = explainer.activation
+        predicted = distractors.logits.argmax(1).tolist()
+        if any(k != self.target for k in predicted):
+            origin["distractor_classes"] = predicted
+        if query.frames and distractors.frames:
+            frames = [_frame_record(frame) for frame in (*query.frames, *distractors.frames)]
+            canvas = list(preprocess.shape[::-1])
+            origin["seen"] = {"canvas": canvas, "query": frames[0], "distractors": frames[1:]}
+            origin["preprocess"] = preprocess.record()
+            origin["target_from"] = self.target_note
+            if self.true_class is not None:
+                origin["label"] = self.true_class
+        pictures = None
+        if query.pictures and distractors.pictures:
+            sources = (*query.sources, *distractors.sources) if query.sources and distractors.sources else ()
+            pictures = Pictures(query.pictures[0], tuple(distractors.pictures), sources, preprocess)
+        return Provenance(origin, explainer.class_names or (), pictures)
+
+
+def pose_question(
+    explainer: Explainer,
+    query: Any,
+    distractors: Any,
+    target: int | str | None,
+    label: int | str | None,
+    *,
+    keep_misclassified: bool,
+    most: int | None,
+) -> Question:
+    """Encode the images, choose the target, and select at most `most` distractors that the model predicts as it."""
+    names, classes = explainer.class_names, explainer.cut.classes
+    queries = query if isinstance(query, EncodedImages) else list_images(query)
+    if len(queries) != 1:
+        raise ShapeError(f"there are {len(queries)} queries.", "Use explain_many, or pass one image.")
+    item = queries if isinstance(queries, EncodedImages) else queries[0]
+    truth = true_class(item, label, distractors, names, classes)
+    encoded = explainer.encode(queries)
+    logits = encoded.logits[0]
+    if isinstance(distractors, Dataset):
+        target_class, note = choose_target(logits, target, truth, None, names)
+        images = find_distractors(distractors, target_class, encoded.names[0], explainer.encode, names, classes)
+    else:
+        images = explainer.encode(distractors)
+        doubt = suspicion(images, names, classes)
+        explainer.notes.add(Note("suspect", doubt) if doubt else None)
+        target_class, note = choose_target(logits, target, truth, images.logits, names)
+    if int(logits.argmax()) == target_class:
+        raise ClassIndexError(
+            f"the model already says {explainer.name(target_class)} of the query: there is nothing to change.",
+            "Choose another target, or another query.",
+        )
+    explainer.check_familiar(images.aux)
+    indices = list(range(len(images)))
+    if not keep_misclassified:
+        reason = "" if target is not None else f" ({note})"
+        indices = _predicted_as_target(explainer, images, target_class, reason)
+    indices = indices[:most]
+    images = images.select(indices).to(explainer.device)
+    return Question(encoded.to(explainer.device), images, indices, target_class, note, truth)
+
+
+def _predicted_as_target(explainer: Explainer, images: EncodedImages, target: int, reason: str) -> list[int]:
+    """Return the indices of the images that the model predicts as the target; that there is none is an error."""
+    indices = [k for k, predicted in enumerate(images.logits.argmax(1).tolist()) if predicted == target]
+    if not indices:
+        raise NoDistractorsError(
+            f"none of the {len(images)} distractors is predicted as the target {explainer.name(target)}{reason}; "
+            f"they are predicted as {predicted_as(images.logits, explainer.name)}.",
+            "Pass images of that class which the model gets right, choose another {target}, or use these: "
+            "{keep_misclassified}.",
+        )
+    return indices
+
+
+def _frame_record(frame: Frame | None) -> dict[str, Any] | None:
+    return None if frame is None else {"size": list(frame.size), "box": list(frame.box)}
