@@ -130,3 +130,29 @@ def test_a_classifier_is_measured_with_a_bar(tmp_path):
     train_classifier(birds, birds, TrainingPlan("timm:test_resnet", None), recipe, tmp_path, track=shown)
     shown.check("epoch 1/1", "measuring")
     assert shown.seen["measuring"] == [40, 40]
+
+
+def test_items_are_counted_after_the_body_and_the_bar_ends_with_the_loop():
+    events = []
+
+    @contextmanager
+    def track(title, total, done=0):
+        events.append((title, total, done))
+        try:
+            yield lambda steps: events.append(steps)
+        finally:
+            events.append("end")
+
+    for item in progress.tracked(["ab", "c"], "letters", track, total=9, done=6, size=len):
+        events.append(item)
+    assert events == [("letters", 9, 6), "ab", 2, "c", 1, "end"]
+    events.clear()
+    for _ in progress.tracked([1, 2], "left early", track):
+        break
+    assert events == [("left early", 2, 0), "end"]
+    events.clear()
+    with pytest.raises(ValueError, match="item 1") as raised:
+        for item in progress.tracked([1, 2], "failing", track):
+            raise ValueError(f"item {item}")
+    assert raised.value
+    assert events == [("failing", 2, 0), "end"]

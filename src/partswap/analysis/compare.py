@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from partswap.results.counterfactual import Counterfactual
 from partswap.runs.figures import picture_of, save_stack, with_pictures
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache, Task
-from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.progress import Track, no_progress, step, tracked
 
 Explained = tuple[Task, Counterfactual]
 #: By metric and whether of the first edit or of all: the sum of an explanation's scores, and how many there are.
@@ -98,12 +99,11 @@ class Comparison:
         for methods, pairs in self.most.items():
             if not pairs:
                 continue
-            pictures = []
-            with track(f"pictures of {_title(methods)}", 2 * len(pairs)) as advance:
-                for pair in pairs:
-                    for (task, cf), preprocess in zip(pair, self.preprocess, strict=True):
-                        pictures.append(picture_of(with_pictures(cf, task, self.data, preprocess)))
-                        advance(1)
+            entries = [(*entry, side) for pair in pairs for entry, side in zip(pair, self.preprocess, strict=True)]
+            pictures = [
+                picture_of(with_pictures(cf, task, self.data, preprocess))
+                for task, cf, preprocess in tracked(entries, f"pictures of {_title(methods)}", track)
+            ]
             saved.append(save_stack(pictures, folder / f"differences-{_title(methods, '-')}.png"))
         return saved
 
@@ -149,11 +149,8 @@ def compare_runs(
         if not queries:
             raise SettingError(f"no image is explained by both {first} and {second}.", "Finish the runs first.")
         scores: tuple[list[Scores], list[Scores]] = ([], [])
-        with track(f"metrics of {methods[0]}", 2 * len(queries)) as advance:
-            for side in range(2):
-                for query in queries:
-                    scores[side].append(_scores(*found[side][query], facts[side]))
-                    advance(1)
+        for side, query in tracked(list(product(range(2), queries)), f"metrics of {methods[0]}", track):
+            scores[side].append(_scores(*found[side][query], facts[side]))
         with step(track, f"intervals of {_title(methods)}"):
             differences += _differences(methods, scores, samples, seed)
         pairs_of = [(found[0][query], found[1][query]) for query in queries]

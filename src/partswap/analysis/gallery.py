@@ -21,7 +21,7 @@ from partswap.runs.context import RunContext
 from partswap.runs.run import plan_run
 from partswap.runs.tasks import Task, explain_task
 from partswap.search import METHODS
-from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.progress import Track, no_progress, step, tracked
 from partswap.utils.registry import registered
 from partswap.utils.store import make_folder, write_text
 
@@ -60,11 +60,7 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
         return replace(cf, pictures=Pictures(picture(task.query), donors))
 
     method = config.methods[0]
-    with track("explanations", len(tasks)) as advance:
-        found = []
-        for task in tasks:
-            found.append(explained(task, method))
-            advance(1)
+    found = [explained(task, method) for task in tracked(tasks, "explanations", track)]
     evidence = [bench.facts.evidence(task, cf.query_class) for task, cf in zip(tasks, found, strict=True)]
     at = clearest_first(found, evidence)[0]
     cf, task = found[at], tasks[at]
@@ -80,10 +76,8 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
     }
     kinds = [kind for kind in (*ORDER, *(k for k in FIGURES if k not in ORDER)) if kind != "clusters" or auxiliary]
     make_folder(folder, place="out")
-    with track("figures", len(kinds)) as advance:
-        for kind in kinds:
-            cf.plot(folder / f"{kind}.png", kind=kind, **options.get(kind, {}))
-            advance(1)
+    for kind in tracked(kinds, "figures", track):
+        cf.plot(folder / f"{kind}.png", kind=kind, **options.get(kind, {}))
     for name, drawn in (("image", cf.image(blur=True)), ("composite", cf.composite())):
         save_image(drawn.resize((2 * drawn.width, 2 * drawn.height)), folder / f"{name}.png", place="out")
     cf.save(folder / "counterfactual.json")

@@ -29,7 +29,7 @@ from partswap.runs.context import RunContext
 from partswap.runs.tasks import Task, plan_tasks
 from partswap.search import Method
 from partswap.search.settings import changed
-from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.progress import Track, no_progress, step, tracked
 
 #: What may be randomised: the weights after the cut, or all of them.
 DEPTHS = ("head", "all")
@@ -103,11 +103,9 @@ def check_sanity(
                 preprocess=bench.classifier.preprocess,
             )
         rows: list[tuple[float | None, ...]] = []
-        with track(f"randomised {name}", len(tasks)) as advance:
-            for task in tasks:
-                row = _compare(bench, explainer, chosen, task, encode=name == "all")
-                rows += [] if row is None else [row]
-                advance(1)
+        for task in tracked(tasks, f"randomised {name}", track):
+            row = _compare(bench, explainer, chosen, task, encode=name == "all")
+            rows += [] if row is None else [row]
         columns = ([row[k] for row in rows] for k in range(3))
         overlap, chance, correlation = (
             Estimate.of([value for value in column if value is not None], seed=seed) for column in columns

@@ -18,7 +18,7 @@ from partswap.grid import GridShape
 from partswap.metrics.bootstrap import Estimate
 from partswap.runs.context import RunContext
 from partswap.search import Method
-from partswap.utils.progress import Track, no_progress
+from partswap.utils.progress import Track, no_progress, tracked
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,23 @@ def check_stability(
     ious: list[float] = []
     firsts: list[float] = []
     changed = 0
-    with track(f"shifted by {pixels}", len(tasks)) as advance:
-        for task in tasks:
-            canvas = preprocess.canvas(bench.data.image(task.query))
-            views = explainer.encode([preprocess.tensor(shift(canvas, *move)) for move in moves])
-            donors = bench.encodings.select(task.distractors[: chosen.distractors])
-            said = views.logits.argmax(1)
-            still = [k for k in range(1, len(moves)) if said[k] == said[0] != task.target]
-            changed += len(moves) - 1 - len(still)
-            cells = {
-                k: query_cells(explainer, chosen, views.select([k]), donors, task.target)
-                for k in ([0, *still] if still else [])
-            }
-            pairs = [compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.side) for k in still]
-            known = [pair for pair in pairs if pair is not None]
-            if known:
-                iou, first = np.mean(known, axis=0).tolist()
-                ious.append(iou)
-                firsts.append(first)
-            advance(1)
+    for task in tracked(tasks, f"shifted by {pixels}", track):
+        canvas = preprocess.canvas(bench.data.image(task.query))
+        views = explainer.encode([preprocess.tensor(shift(canvas, *move)) for move in moves])
+        donors = bench.encodings.select(task.distractors[: chosen.distractors])
+        said = views.logits.argmax(1)
+        still = [k for k in range(1, len(moves)) if said[k] == said[0] != task.target]
+        changed += len(moves) - 1 - len(still)
+        cells = {
+            k: query_cells(explainer, chosen, views.select([k]), donors, task.target)
+            for k in ([0, *still] if still else [])
+        }
+        pairs = [compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.side) for k in still]
+        known = [pair for pair in pairs if pair is not None]
+        if known:
+            iou, first = np.mean(known, axis=0).tolist()
+            ious.append(iou)
+            firsts.append(first)
     shifts = len(tasks) * (len(moves) - 1)
     return Stability(pixels, Estimate.of(ious, seed=seed), Estimate.of(firsts, seed=seed), changed, shifts)
 

@@ -38,14 +38,12 @@ def save(
     """Write birds as files, one folder per species."""
     from partswap.data.sets.aviary import Aviary
     from partswap.inputs.images import save_image
-    from partswap.utils.progress import bars
+    from partswap.utils.progress import bars, tracked
 
     data = Aviary(split, per_class=per_class)
-    with bars("drawing birds", len(data)) as advance:
-        for index in range(len(data)):
-            folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
-            save_image(data.bird(index).image, folder / f"{index // len(data.classes):04d}.png", place="out")
-            advance(1)
+    for index in tracked(range(len(data)), "drawing birds", bars):
+        folder = out / f"{data.label(index):03d}.{data.classes[data.label(index)].replace(' ', '_')}"
+        save_image(data.bird(index).image, folder / f"{index // len(data.classes):04d}.png", place="out")
     say(f"{len(data)} birds in {out}")
 
 

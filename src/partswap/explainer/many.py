@@ -13,6 +13,7 @@ from partswap.features.own_images import encode_images, read_images
 from partswap.inputs.images import list_images
 from partswap.results.counterfactual import Counterfactual
 from partswap.utils.failures import Failures, OnError
+from partswap.utils.progress import tracked
 
 if TYPE_CHECKING:
     from partswap.explainer.explainer import Explainer
@@ -33,11 +34,9 @@ def explain_each(
     images = distractors if isinstance(distractors, Dataset) else explainer.encode(distractors)
     encoded = _encode_each(explainer, queries, sources, failures)
     results: list[Counterfactual | None] = [None] * len(sources)
-    with explainer.track("explanations", len(encoded)) as advance:
-        for index, query in encoded.items():
-            with failures.of(index, query.names[0]):
-                results[index] = explainer.explain(query, images, targets[index], **options)
-            advance(1)
+    for index, query in tracked(encoded.items(), "explanations", explainer.track):
+        with failures.of(index, query.names[0]):
+            results[index] = explainer.explain(query, images, targets[index], **options)
     if (text := failures.settle(results)) is not None:
         warn(text)
     return results

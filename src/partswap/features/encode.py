@@ -32,7 +32,7 @@ from partswap.models.fingerprint import model_fingerprint
 from partswap.models.multi_layer import COMPONENTS, MultiLayerFeatures, some_cells
 from partswap.models.precision import autocast, device_of
 from partswap.models.weights import read_weights, write_tensors
-from partswap.utils.progress import Track, no_progress
+from partswap.utils.progress import Track, no_progress, tracked
 from partswap.utils.store import MemmapRef, Store, default_cache, digest_of
 
 BATCH = 32
@@ -338,11 +338,9 @@ def fill(
     with store.alone(), torch.no_grad():
         # Batches begin at multiples of their size, so a run that was killed computes the very same batches.
         chunks = [range(start, min(start + batch, store.count)) for start in range(store.done, store.count, batch)]
-        with track(title, store.count, store.done) as advance:
-            for inputs in prefetch(chunks, read):
-                found = compute(inputs)
-                store.append(**{name: rows.cpu().numpy() for name, rows in found.items()})
-                advance(len(inputs))
+        for inputs in tracked(prefetch(chunks, read), title, track, total=store.count, done=store.done, size=len):
+            found = compute(inputs)
+            store.append(**{name: rows.cpu().numpy() for name, rows in found.items()})
 
 
 def prefetch(chunks: Sequence[Sequence[int]], read: Callable[[int], Tensor]) -> Iterator[Tensor]:

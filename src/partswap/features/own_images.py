@@ -12,7 +12,7 @@ from partswap.features.encode import EncodedImages, Encoder, PreparedImage, prep
 from partswap.inputs.images import ImageLike, name_of
 from partswap.inputs.preprocess import Preprocess, stacked
 from partswap.utils.failures import Failures
-from partswap.utils.progress import Track
+from partswap.utils.progress import Track, tracked
 
 
 def read_images(
@@ -22,11 +22,9 @@ def read_images(
     if not sources:
         raise NoDistractorsError("there are no images.", "Pass at least one.")
     rows: dict[int, PreparedImage] = {}
-    with track("reading images", len(sources)) as advance:
-        for place, image in enumerate(sources):
-            with nullcontext() if failures is None else failures.of(place, name_of(image)):
-                rows[place] = prepared(image, preprocess)
-            advance(1)
+    for place, image in tracked(list(enumerate(sources)), "reading images", track):
+        with nullcontext() if failures is None else failures.of(place, name_of(image)):
+            rows[place] = prepared(image, preprocess)
     return rows
 
 

@@ -35,7 +35,7 @@ from partswap.runs.workers import Found, explain_here
 from partswap.search import Method
 from partswap.search.clusters import fit_centroids
 from partswap.search.methods.hard import Hard
-from partswap.utils.progress import Advance, Track, no_progress, step
+from partswap.utils.progress import Advance, Track, no_progress, step, tracked
 from partswap.utils.store import check_writable, read_json, write_json
 
 __all__ = ["Run", "plan_run", "read_run", "run"]
@@ -190,11 +190,11 @@ def _explain(
 ) -> None:
     every = sum(len(shard) for shard in made.shards())
     done = every - sum(len(shard) for shard in missing)
-    with track("explanations", every, done) as advance, closing(_execute(bundle, missing, config)) as results:
-        for shard, found in results:
+    with closing(_execute(bundle, missing, config)) as results:
+        sizes: dict[str, Any] = {"total": every, "done": done, "size": lambda result: len(result[0])}
+        for shard, found in tracked(results, "explanations", track, **sizes):
             mine = bundle.tasks[shard.start : shard.stop]
             made.write(shard, mine, found, [data.image_name(task.query) for task in mine])
-            advance(len(shard))
 
 
 def _fitted(method: Method, bench: RunContext, seed: int) -> Method:

@@ -26,7 +26,7 @@ from partswap.results.counterfactual import Counterfactual
 from partswap.runs.config import Only
 from partswap.search import Method
 from partswap.search.problem import CellParts
-from partswap.utils.progress import Track, no_progress
+from partswap.utils.progress import Track, no_progress, tracked
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,8 @@ def explain_tasks(
 ) -> Iterator[tuple[Task, Counterfactual]]:
     """Yield every task with its counterfactual, in order; methods that want annotated parts need `facts`."""
     parts = None if facts is None else facts.parts
-    with track(title or method.title, len(tasks)) as advance:
-        for task in tasks:
-            yield task, explain_task(explainer, task, method, features, parts)
-            advance(1)
+    for task in tracked(tasks, title or method.title, track):
+        yield task, explain_task(explainer, task, method, features, parts)
 
 
 def explain_task(

@@ -31,7 +31,7 @@ from partswap.models.fingerprint import weights_digest
 from partswap.models.multi_layer import COMPONENTS, nearness
 from partswap.models.precision import device_of
 from partswap.training.session import finish, load_if_finished
-from partswap.utils.progress import Advance, Track, no_progress
+from partswap.utils.progress import Advance, Track, no_progress, tracked
 from partswap.utils.store import locked, make_folder, write_json
 
 #: Fewer images cannot teach anything.
@@ -171,14 +171,12 @@ def mirrored(auxiliary: Auxiliary, data: Dataset, view: Preprocess, *, track: Tr
     device, right, count = device_of(auxiliary.model), 0, 0
     chosen = range(0, len(data), -(-len(data) // MIRRORED))
     chunks = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
-    with track("mirror", len(chosen)) as advance:
-        for inputs in prefetch(chunks, auxiliary.reader(data, view)):
-            straight, flipped = (auxiliary.forward(x.to(device)) for x in (inputs, inputs.flip(3)))
-            ours, theirs = (F.normalize(g.flatten(2).transpose(1, 2), dim=2) for g in (straight, flipped.flip(3)))
-            best = (ours @ theirs.transpose(1, 2)).argmax(2)
-            right += int((best == torch.arange(best.shape[1], device=device)).sum())
-            count += best.numel()
-            advance(len(inputs))
+    for inputs in tracked(prefetch(chunks, auxiliary.reader(data, view)), "mirror", track, total=len(chosen), size=len):
+        straight, flipped = (auxiliary.forward(x.to(device)) for x in (inputs, inputs.flip(3)))
+        ours, theirs = (F.normalize(g.flatten(2).transpose(1, 2), dim=2) for g in (straight, flipped.flip(3)))
+        best = (ours @ theirs.transpose(1, 2)).argmax(2)
+        right += int((best == torch.arange(best.shape[1], device=device)).sum())
+        count += best.numel()
     return right / count
 
 

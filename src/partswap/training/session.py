@@ -24,7 +24,7 @@ from partswap.training.batches import Batch, BatchSource
 from partswap.training.devices import main_first
 from partswap.training.loop import Recipe, at_lr, fit, plain, refuse
 from partswap.training.plan import TrainingPlan
-from partswap.utils.progress import Track
+from partswap.utils.progress import Track, tracked
 from partswap.utils.store import LOCK
 
 
@@ -111,13 +111,12 @@ class TrainingTask(ABC):
         self.part.eval()
         device = device_of(self.part)
         meals = self.feed.test(data)
-        first = next(meals, None)  # cached features have a bar of their own
-        with self.track("measuring", len(data)) as advance:
-            for meal in () if first is None else itertools.chain([first], meals):
-                with autocast(self.recipe.precision, device):
-                    answers = self.part(*(x.to(device) for x in meal.inputs))
-                yield meal, answers.float().cpu()
-                advance(len(meal.images))
+        first = list(itertools.islice(meals, 1))  # cached features have a bar of their own
+        every = itertools.chain(first, meals)
+        for meal in tracked(every, "measuring", self.track, total=len(data), size=lambda meal: len(meal.images)):
+            with autocast(self.recipe.precision, device):
+                answers = self.part(*(x.to(device) for x in meal.inputs))
+            yield meal, answers.float().cpu()
 
 
 def epoch_line(console: Console) -> Callable[[int, Mapping[str, float]], None]:

@@ -26,7 +26,7 @@ from partswap.models.fingerprint import weights_digest
 from partswap.models.names import normalize_name, placeholder_names
 from partswap.models.precision import device_of
 from partswap.training.session import finish, load_if_finished
-from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.progress import Track, no_progress, step, tracked
 from partswap.utils.store import locked, make_folder, write_json
 from partswap.words.linear import LinearHead, fit_linear_head, own_linear_head
 from partswap.words.model import AttributeHeads, WordsModel
@@ -136,19 +136,18 @@ def _made(
     assert attributes is not None  # they make the vocabulary
     has = attributes.present()[:, words.columns]
     rows, offsets, used, dropped = [], [], [], list(words.left_out)
-    with track("attributes", len(words.columns)) as advance:
-        for k, (name, meaning) in enumerate(zip(words.names, words.meanings, strict=True)):
-            row, offset = fit_attribute(learn[1].numpy(), has[learn[0].labels(), k])
-            truth = has[measure[0].labels(), k]
-            precision, low = held_out_precision(measure[1].numpy() @ row, truth)
-            about = {"name": name, **meaning._asdict(), "precision": precision, "chance": float(truth.mean())}
-            if low > truth.mean():
-                rows.append(row)
-                offsets.append(offset)
-                used.append(about)
-            else:
-                dropped.append({**about, "why": "no better than chance on held-out images"})
-            advance(1)
+    named = list(enumerate(zip(words.names, words.meanings, strict=True)))
+    for k, (name, meaning) in tracked(named, "attributes", track):
+        row, offset = fit_attribute(learn[1].numpy(), has[learn[0].labels(), k])
+        truth = has[measure[0].labels(), k]
+        precision, low = held_out_precision(measure[1].numpy() @ row, truth)
+        about = {"name": name, **meaning._asdict(), "precision": precision, "chance": float(truth.mean())}
+        if low > truth.mean():
+            rows.append(row)
+            offsets.append(offset)
+            used.append(about)
+        else:
+            dropped.append({**about, "why": "no better than chance on held-out images"})
     if not used:
         raise SettingError(
             f"none of {len(words.columns)} attributes can be told from these features.",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, TypeVar, overload
 
+T = TypeVar("T")
 Advance = Callable[[int], None]
 #: Seconds after which work that is under way is shown.
 PATIENCE = 2.0
@@ -26,6 +27,36 @@ class Track(Protocol):
 def no_progress(title: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
     """Show nothing."""
     return nullcontext(lambda _steps: None)
+
+
+@overload
+def tracked(items: Collection[T], title: str, track: Track) -> Iterator[T]: ...
+@overload
+def tracked(
+    items: Iterable[T], title: str, track: Track, *, total: int, done: int = ..., size: Callable[[T], int] = ...
+) -> Iterator[T]: ...
+def tracked(
+    items: Iterable[T],
+    title: str,
+    track: Track,
+    *,
+    total: int | None = None,
+    done: int = 0,
+    size: Callable[[T], int] = lambda _item: 1,
+) -> Iterator[T]:
+    """Yield items and show how far along they are; each counts as `size` says, after the loop's body is through.
+
+    The bar ends with the loop: also when it is left by ``break`` or an error.
+
+    Examples
+    --------
+    >>> [square for square in tracked([1, 4, 9], "squares", no_progress)]
+    [1, 4, 9]
+    """
+    with track(title, len(items) if total is None else total, done) as advance:  # type: ignore[arg-type]
+        for item in items:
+            yield item
+            advance(size(item))
 
 
 @contextmanager

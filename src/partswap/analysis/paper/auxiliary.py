@@ -8,6 +8,7 @@ from partswap.analysis.clustering import cluster_parts, draw_clusters
 from partswap.analysis.paper.context import TABLES, Result, TableContext, cell
 from partswap.analysis.tables import Cell, ResultTable
 from partswap.models.auxiliaries import AuxiliaryChoice
+from partswap.utils.progress import tracked
 
 CLUSTERS = (15, 50, 250)
 #: What the auxiliary learned from.
@@ -34,11 +35,7 @@ PUBLISHED = {
 def auxiliary(lab: TableContext) -> Result:
     """Return each auxiliary's Same-KP with one distractor, its clustering accuracy, and pictures of clusters."""
     bench = lab.bench
-    facts = []
-    with lab.track("annotations", len(bench.data)) as advance:
-        for index in range(len(bench.data)):
-            facts.append(bench.facts[index])
-            advance(1)
+    facts = [bench.facts[index] for index in tracked(range(len(bench.data)), "annotations", lab.track)]
     rows: list[list[Cell]] = []
     figures = {}
     for choice in lab.auxiliaries:
@@ -47,11 +44,8 @@ def auxiliary(lab: TableContext) -> Result:
         assert opened is not None  # there is an auxiliary
         assert aux is not None
         scores = lab.scores("paper", auxiliary=str(choice), distractors=1)
-        clustered = []
-        with lab.track(f"clusters of {choice.name}", len(CLUSTERS)) as advance:
-            for k in CLUSTERS:
-                clustered.append(cluster_parts(aux, facts, k, seed=lab.config.seed))
-                advance(1)
+        counts = tracked(CLUSTERS, f"clusters of {choice.name}", lab.track)
+        clustered = [cluster_parts(aux, facts, k, seed=lab.config.seed) for k in counts]
         preprocess, grid = bench.classifier.preprocess, bench.explainer.cut.grid
         figures[picture_name(choice)] = draw_clusters(bench.data, preprocess, clustered[1], grid)
         if choice.name == "auto":  # what it stands for

@@ -9,6 +9,7 @@ from partswap.analysis.tables import Cell, Measured, ResultTable
 from partswap.analysis.words import WordsEvaluation, WordsScore
 from partswap.errors import SettingError
 from partswap.metrics.bootstrap import Estimate
+from partswap.utils.progress import tracked
 from partswap.words.writer import open_words_writer
 
 METHODS: tuple[tuple[str, str, dict[str, float], str | None], ...] = (
@@ -32,10 +33,8 @@ def language(lab: TableContext) -> Result:
     comparable = lab.config.data == "cub" and lab.family == "resnet"
     for method, title, settings, published in METHODS:
         explained = list(lab.run(method, settings).explained(method).values())
-        with lab.track(f"words of {title}", len(explained)) as advance:
-            for task, cf in explained:
-                found.setdefault(method, []).append(judge.first_edit(task, cf))
-                advance(1)
+        for task, cf in tracked(explained, f"words of {title}", lab.track):
+            found.setdefault(method, []).append(judge.first_edit(task, cf))
         rows.append([title, *_cells(found[method]), published if comparable else None])
     ours = found["partswap"]
     whole = [judge.verdict(*both) for both in lab.run("partswap").explained("partswap").values()]

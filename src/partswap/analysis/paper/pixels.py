@@ -12,6 +12,7 @@ from partswap.pixels.check import random_pairs
 from partswap.results.counterfactual import Counterfactual, Edit, PixelCheck
 from partswap.runs.figures import with_pictures
 from partswap.runs.tasks import Task
+from partswap.utils.progress import tracked
 
 METHODS: tuple[tuple[str, str, dict[str, float], bool], ...] = (
     ("partswap", "partswap (ours)", {}, False),
@@ -44,13 +45,11 @@ def pixels(lab: TableContext) -> Result:
 def _checked(lab: TableContext, title: str, explained: Explained) -> list[PixelCheck]:
     """Return the pixel check of each, made now where the run did not."""
     bench, checks = lab.bench, []
-    with lab.track(f"pixels of {title}", len(explained)) as advance:
-        for task, cf in explained:
-            if cf.pixel is None:
-                cf = bench.explainer.pixel_check(with_pictures(cf, task, bench.data, bench.explainer.preprocess))
-            assert cf.pixel is not None
-            checks.append(cf.pixel)
-            advance(1)
+    for task, cf in tracked(explained, f"pixels of {title}", lab.track):
+        if cf.pixel is None:
+            cf = bench.explainer.pixel_check(with_pictures(cf, task, bench.data, bench.explainer.preprocess))
+        assert cf.pixel is not None
+        checks.append(cf.pixel)
     return checks
 
 

@@ -23,7 +23,7 @@ from partswap.runs.context import open_run_context
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache, Task
 from partswap.search import METHODS
-from partswap.utils.progress import Track, no_progress, step
+from partswap.utils.progress import Track, no_progress, step, tracked
 from partswap.utils.store import read_json
 from partswap.words.writer import open_words_writer
 
@@ -198,11 +198,8 @@ def _scores(
     for method, explained in found.items():
         for task, cf in explained.values():
             seen.wanted |= {task.query, *(task.distractors[k] for k in used_distractors(cf))}
-        with track(f"metrics of {method}", len(explained)) as advance:
-            rows = []
-            for task, cf in explained.values():
-                rows.append((cf, seen.evidence(task, cf.query_class)))
-                advance(1)
+        explanations = tracked(explained.values(), f"metrics of {method}", track)
+        rows = [(cf, seen.evidence(task, cf.query_class)) for task, cf in explanations]
         scores[method] = score_all(rows, resamples=RESAMPLES)
     return scores
 

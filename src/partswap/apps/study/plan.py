@@ -27,7 +27,7 @@ from partswap.pixels.composite import highlighted
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache
 from partswap.search import METHODS
-from partswap.utils.progress import Track, no_progress
+from partswap.utils.progress import Track, no_progress, tracked
 from partswap.utils.store import ensure_own_folder
 
 #: Ways to choose image pairs: any, or those where ours alone swaps a part for the same part.
@@ -181,24 +181,22 @@ def _collect(
     known: dict[tuple[int, int, int, int], ImagePair] = {}
     for method in choices.methods:
         explained = [one for run in runs if method in run.methods for one in run.explained(method).values()]
-        with track(f"first edits of {method}", len(explained)) as advance:
-            for task, cf in explained:
-                advance(1)
-                if cf.distractors != 1:
-                    raise SettingError(
-                        f"{method!r} was given {cf.distractors} distractors.",
-                        "As in the paper every method sees one: run with --distractors 1.",
-                    )
-                if not cf.edits:
-                    continue
-                key = (cf.query_class, cf.target, task.query, task.distractors[0])
-                pair = known.setdefault(key, ImagePair(task.query, task.distractors[0]))
-                if method in pair.cells:
-                    continue  # two runs drew the same distractor
-                edit = cf.edits[0]
-                pair.cells[method] = edit.query_cell, edit.distractor_cell % cf.grid.cells
-                if facts is not None:
-                    pair.same[method] = same_kp.first(cf, facts.evidence(task, cf.query_class))
+        for task, cf in tracked(explained, f"first edits of {method}", track):
+            if cf.distractors != 1:
+                raise SettingError(
+                    f"{method!r} was given {cf.distractors} distractors.",
+                    "As in the paper every method sees one: run with --distractors 1.",
+                )
+            if not cf.edits:
+                continue
+            key = (cf.query_class, cf.target, task.query, task.distractors[0])
+            pair = known.setdefault(key, ImagePair(task.query, task.distractors[0]))
+            if method in pair.cells:
+                continue  # two runs drew the same distractor
+            edit = cf.edits[0]
+            pair.cells[method] = edit.query_cell, edit.distractor_cell % cf.grid.cells
+            if facts is not None:
+                pair.same[method] = same_kp.first(cf, facts.evidence(task, cf.query_class))
     found: dict[tuple[int, int], list[ImagePair]] = {}
     for (query_class, target, _, _), pair in sorted(known.items()):
         if len(pair.cells) == len(choices.methods):
@@ -275,24 +273,22 @@ def _draw(
         box = box_of(cell, grid)
         return Region(image=album.add(highlighted(seen(index), box), "learning"), box=box)
 
-    with track("pictures", len(chosen)) as advance:
-        for number, (classes, by_setup) in enumerate(chosen.items()):
-            questions = [
-                Question(image=album.add(view(tests.image(index), preprocess), "question"), second=bool(side))
-                for side, which in enumerate(classes)
-                for index in rng.sample(by_class[which], choices.questions // 2)
-            ]
-            first, second = (data.classes[c] for c in classes)
-            pairs.append(ClassPair(first=first, second=second, questions=tuple(questions)))
-            for setup, images in by_setup.items():
-                for method in choices.methods:
-                    learning = [
-                        LearningPair(
-                            query=region(pair.query, pair.cells[method][0]),
-                            distractor=region(pair.distractor, pair.cells[method][1]),
-                        )
-                        for pair in images
-                    ]
-                    lessons.append(Lesson(pair=number, method=method, setup=setup, learning=tuple(learning)))
-            advance(1)
+    for number, (classes, by_setup) in enumerate(tracked(chosen.items(), "pictures", track)):
+        questions = [
+            Question(image=album.add(view(tests.image(index), preprocess), "question"), second=bool(side))
+            for side, which in enumerate(classes)
+            for index in rng.sample(by_class[which], choices.questions // 2)
+        ]
+        first, second = (data.classes[c] for c in classes)
+        pairs.append(ClassPair(first=first, second=second, questions=tuple(questions)))
+        for setup, images in by_setup.items():
+            for method in choices.methods:
+                learning = [
+                    LearningPair(
+                        query=region(pair.query, pair.cells[method][0]),
+                        distractor=region(pair.distractor, pair.cells[method][1]),
+                    )
+                    for pair in images
+                ]
+                lessons.append(Lesson(pair=number, method=method, setup=setup, learning=tuple(learning)))
     return pairs, lessons

@@ -16,7 +16,7 @@ from partswap.grid import to_cells
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.multi_layer import MultiLayerFeatures, nearness
 from partswap.models.precision import device_of
-from partswap.utils.progress import Track, no_progress
+from partswap.utils.progress import Track, no_progress, tracked
 from partswap.utils.registry import Registry
 
 # Cells after a ReLU have cosines from 0 to 1, tokens after a layer norm from -1 to 1: twice the range, so twice the
@@ -110,11 +110,9 @@ class Auxiliary:
     def grids(self, canvases: Sequence[Image | Tensor], *, batch: int = 32, track: Track = no_progress) -> Tensor:
         """Return the auxiliary grids ``(n, e, h, w)`` of images as the classifier sees them."""
         grids = []
-        with track("auxiliary features", len(canvases)) as advance:
-            for start in range(0, len(canvases), batch):
-                chunk = canvases[start : start + batch]
-                grids.append(self.forward(self.inputs(chunk)))
-                advance(len(chunk))
+        chunks = [canvases[start : start + batch] for start in range(0, len(canvases), batch)]
+        for chunk in tracked(chunks, "auxiliary features", track, total=len(canvases), size=len):
+            grids.append(self.forward(self.inputs(chunk)))
         return torch.cat(grids)
 
 
