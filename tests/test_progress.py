@@ -151,8 +151,12 @@ def test_items_are_counted_after_the_body_and_the_bar_ends_with_the_loop():
         break
     assert events == [("left early", 2, 0), "end"]
     events.clear()
-    with pytest.raises(ValueError, match="item 1") as raised:
+
+    def fail():
         for item in progress.tracked([1, 2], "failing", track):
             raise ValueError(f"item {item}")
+
+    with pytest.raises(ValueError, match="item 1") as raised:
+        fail()
     assert raised.value
     assert events == [("failing", 2, 0), "end"]
