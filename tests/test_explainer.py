@@ -170,11 +170,29 @@ class Listed(nn.Module):
         return [x]
 
 
-def test_the_auxiliary_brings_its_temperature():
-    auxiliary = Auxiliary("mine", shipped.load("auxiliary"), shipped.PREPROCESS, tau=0.05)
-    options = {"preprocess": shipped.PREPROCESS, "auxiliary": auxiliary}
-    assert Explainer(shipped.load("vgg"), **options, method="paper").method.tau == 0.05
-    assert Explainer(shipped.load("vgg"), **options, method=METHODS.get("paper")(tau=0.2)).method.tau == 0.2
+@pytest.fixture(scope="module")
+def own_tau():
+    """An explainer whose auxiliary has a temperature of its own."""
+    auxiliary = Auxiliary("own", shipped.load("auxiliary"), shipped.PREPROCESS, tau=0.05)
+    return Explainer(shipped.load("vgg"), preprocess=shipped.PREPROCESS, auxiliary=auxiliary)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_given_by_name_and_as_an_object_searches_alike(name, own_tau, birds):
+    by_name = own_tau.explain(*birds, target=5, method=name)
+    as_object = own_tau.explain(*birds, target=5, method=METHODS.get(name)())
+    assert by_name.edits == as_object.edits
+    assert by_name.settings.get("temperature") == as_object.settings.get("temperature")
+    assert by_name.settings.get("tau") == as_object.settings.get("tau")
+
+
+def test_the_paper_s_method_searches_at_the_auxiliary_s_temperature_unless_it_has_one(own_tau, birds):
+    paper = METHODS.get("paper")
+    found = [own_tau.explain(*birds, target=5, method=method).settings for method in ("paper", paper(), paper(tau=0.2))]
+    assert [settings["temperature"] for settings in found] == [0.05, 0.05, 0.2]
+    ours = own_tau.explain(*birds, target=5).settings
+    assert ours["tau"] == "auto"
+    assert ours["temperature"] not in (0.05, 0.1)
 
 
 def test_a_module_can_be_the_auxiliary_and_none_leaves_the_term_out(birds):

@@ -11,6 +11,7 @@ from partswap.evaluators import CachingEvaluator, HeadPlan, caching
 from partswap.grid import GridShape
 from partswap.search import METHODS
 from partswap.search.problem import Problem
+from partswap.search.settings import SearchSettings
 from small_heads import make_head
 
 KINDS = ("pooled", "flattened", "convolutional")
@@ -92,15 +93,17 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
         assert len(kept.evaluator(plan, 1024)._known) <= 2
 
 
-def test_likeness_is_kept_per_temperature_and_bounded():
+def test_similarity_is_cached_per_temperature_and_bounded():
     _, problem = posed("pooled")
-    kept = replace(problem, remember=True)
-    assert kept.likeness(0.1, published=False) is kept.likeness(0.1, published=False)
-    assert kept.likeness(0.1, published=True) is not kept.likeness(0.1, published=False)
+    cached = replace(problem, remember=True)
+    ours, paper = SearchSettings(tau=0.1), SearchSettings(tau=0.1, objective="paper")
+    assert cached.similarity(ours) is cached.similarity(ours)
+    assert cached.similarity(paper) is not cached.similarity(ours)
     for k in range(1, 30):
-        assert torch.equal(kept.likeness(k / 10, published=False), problem.likeness(k / 10, published=False))
-    assert len(kept._likenesses) <= 8
-    assert len(problem._likenesses) == 0
+        settings = SearchSettings(tau=k / 10)
+        assert torch.equal(cached.similarity(settings).log, problem.similarity(settings).log)
+    assert len(cached._similarities) <= 8
+    assert len(problem._similarities) == 0
 
 
 def test_a_search_nobody_waits_for_can_be_ended():

@@ -38,7 +38,7 @@ def test_a_file_is_read_and_flags_win(tmp_path):
         "local",
         Path("somewhere"),
     )
-    assert config.build_methods(0.2)["paper"] == Vandenhende(keep=0.1, tau=0.05)  # a word to YAML, a number to us
+    assert config.build_methods()["paper"] == Vandenhende(keep=0.1, tau=0.05)  # a word to YAML, a number to us
     flags = {"seed": 4, "queries": None, "options": ["per_class=5", "seed=1"], "methods": [], "out": Path("there")}
     changed = read_config(path, {**flags, "settings": ["paper.lam=0.2", "goyal.screen=null"]})
     assert changed.options == {"per_class": 5, "seed": 1}
@@ -47,10 +47,10 @@ def test_a_file_is_read_and_flags_win(tmp_path):
     assert read_config(None, {"data": "aviary", "model": "aviary:vgg"}).methods == ("partswap",)
 
 
-def test_the_auxiliary_s_temperature_is_used_unless_a_setting_says_otherwise():
+def test_a_temperature_of_the_configuration_is_that_of_every_method_that_has_one():
     config = RunConfig(data="aviary", model="aviary:vgg", methods=("paper", "goyal"))
-    assert config.build_methods(0.3)["paper"] == Vandenhende(tau=0.3)
-    assert config.build_methods(None)["paper"] == Vandenhende()
+    assert config.build_methods()["paper"] == Vandenhende()
+    assert config.with_(tau=0.3).build_methods()["paper"] == Vandenhende(tau=0.3)
 
 
 def test_a_record_comes_back(tmp_path):

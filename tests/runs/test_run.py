@@ -64,7 +64,7 @@ def bench(whole_run):
 @pytest.fixture(scope="module")
 def bundle(whole_run, bench):
     tasks = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=2).first(11)
-    return WorkerPayload.of(bench, tasks.tasks, whole_run.build_methods(bench.explainer.auxiliary.tau))
+    return WorkerPayload.of(bench, tasks.tasks, whole_run.build_methods())
 
 
 # -- what is in the folder ------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Problem:
         self.cells = height * self.width
         self.donors = distractors.double().permute(0, 2, 3, 1).reshape(-1, channels)
         self.pairs = [(i, j) for i in range(self.cells) for j in range(len(self.donors))]
-        self.likeness: dict[Pair, float] = {}
+        self.similarity: dict[Pair, float] = {}
         self.filtered: set[Pair] | None = None
         if query_aux is not None and distractor_aux is not None:
             self._compare(query_aux.double(), distractor_aux.double(), tau, keep)
@@ -58,7 +58,7 @@ class Problem:
         cosine = {(i, j): float(u[i] @ v[j]) for i, j in self.pairs}
         for i in range(self.cells):
             total = math.log(sum(math.exp(cosine[i, j] / tau) for j in range(len(v))))
-            self.likeness.update({(i, j): cosine[i, j] / tau - total for j in range(len(v))})
+            self.similarity.update({(i, j): cosine[i, j] / tau - total for j in range(len(v))})
         if keep is not None:
             order = sorted(self.pairs, key=lambda pair: (-cosine[pair], pair))
             self.filtered = set(order[: max(1, math.floor(keep * len(order)))])
@@ -89,7 +89,7 @@ class Problem:
         }
         for i, flat in self.pairs:
             m, j = flat // self.cells + 1, flat % self.cells
-            self.likeness[i, flat] = counterpart(0, i, m, j) + mine_has[i] + theirs_have[m, j]
+            self.similarity[i, flat] = counterpart(0, i, m, j) + mine_has[i] + theirs_have[m, j]
 
     def logits(self, edits: Iterable[Pair]) -> Tensor:
         """Return what the whole head says of the edited grid."""
@@ -129,7 +129,7 @@ def greedy(problem: Problem) -> list[Pair]:
     edits: tuple[Pair, ...] = ()
     while not problem.flips(edits):
         ranks = {
-            (*edits, pair): problem.score((*edits, pair)) + problem.lam * problem.likeness.get(pair, 0.0)
+            (*edits, pair): problem.score((*edits, pair)) + problem.lam * problem.similarity.get(pair, 0.0)
             for pair in problem.open(edits)
         }
         if not ranks:
@@ -142,8 +142,8 @@ def greedy(problem: Problem) -> list[Pair]:
 
 def set_rank(problem: Problem, edits: tuple[Pair, ...]) -> float:
     """Return ``log g + lam * mean(log L_s)`` of a set of edits."""
-    likeness = sum(problem.likeness.get(pair, 0.0) for pair in edits)
-    return problem.score(edits) + problem.lam * likeness / (len(edits) if problem.mean else 1)
+    similarity = sum(problem.similarity.get(pair, 0.0) for pair in edits)
+    return problem.score(edits) + problem.lam * similarity / (len(edits) if problem.mean else 1)
 
 
 def beam_over_sets(problem: Problem, beam: int) -> list[Pair]:
@@ -162,8 +162,8 @@ def beam_over_sets(problem: Problem, beam: int) -> list[Pair]:
         order = problem.ranked(ranks)
         flipping = [edits for edits in order if problem.flips(edits)]
         if flipping:
-            if problem.likeness:
-                ranks = {edits: sum(problem.likeness[pair] for pair in edits) / len(edits) for edits in flipping}
+            if problem.similarity:
+                ranks = {edits: sum(problem.similarity[pair] for pair in edits) / len(edits) for edits in flipping}
                 flipping = problem.ranked(ranks)
             problem.see_gap(ranks, flipping, 1)
             return in_order(problem, flipping[0])
@@ -176,7 +176,7 @@ def in_order(problem: Problem, chosen: tuple[Pair, ...]) -> list[Pair]:
     done: tuple[Pair, ...] = ()
     while not problem.flips(done):
         left = [pair for pair in sorted(chosen) if pair not in done]
-        ranks = {(*done, pair): problem.likeness.get(pair, problem.score((*done, pair))) for pair in left}
+        ranks = {(*done, pair): problem.similarity.get(pair, problem.score((*done, pair))) for pair in left}
         order = problem.ranked(ranks)
         problem.see_gap(ranks, order, 1)
         done = order[0]

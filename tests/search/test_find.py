@@ -30,7 +30,7 @@ def edits(cf):
     return [(e.query_cell, e.distractor_cell) for e in cf.edits]
 
 
-def brute_force(head, query, distractors, target, likeness, lam, allowed=None, relax=False):
+def brute_force(head, query, distractors, target, similarity, lam, allowed=None, relax=False):
     """The paper's greedy, written as plainly as possible; cases that rounding may decide are not looked at."""
     d, h, w = query.shape
     grid, found = query.clone(), []
@@ -42,7 +42,7 @@ def brute_force(head, query, distractors, target, likeness, lam, allowed=None, r
         for i, j in within or (free if relax else []):
             edited = grid.clone()
             edited[:, i // w, i % w] = donors[j]
-            value = float(head(edited[None]).log_softmax(1)[0, target]) + lam * float(likeness[i, j])
+            value = float(head(edited[None]).log_softmax(1)[0, target]) + lam * float(similarity[i, j])
             values.append((value, i, j, edited))
         if not values:
             break
@@ -61,9 +61,9 @@ def test_the_exhaustive_greedy_equals_brute_force(kind, seed, lam):
     query, distractors = torch.randn(4, 3, 3), torch.randn(2, 4, 3, 3)
     aux = torch.randn(5, 3, 3), torch.randn(2, 5, 3, 3)
     target = (int(head(query[None]).argmax()) + 1) % 3
-    likeness = log_similarity(cosines(*aux), 0.1)
+    similarity = log_similarity(cosines(*aux), 0.1)
     with torch.no_grad():
-        expected = brute_force(head, query, distractors, target, likeness, lam)
+        expected = brute_force(head, query, distractors, target, similarity, lam)
     cf = find_counterfactual(
         head, query, distractors, target, query_aux=aux[0], distractor_aux=aux[1],
         lam=lam, objective="paper", beam=1, screen=None,
@@ -104,7 +104,7 @@ def test_an_unbounded_beam_equals_brute_force_over_sets_of_what_is_allowed(seed,
     query, distractors = torch.randn(3, 2, 2), torch.randn(1, 3, 2, 2)
     aux = torch.randn(5, 2, 2), torch.randn(1, 5, 2, 2)
     target = (int(head(query[None]).argmax()) + 1) % 3
-    allowed, likeness = torch.rand(4, 4) < share, recurring_similarity(*aux, temperature(cosines(*aux)))
+    allowed, similarity = torch.rand(4, 4) < share, recurring_similarity(*aux, temperature(cosines(*aux)))
     donors = distractors[0].flatten(1)
     best = None
     for size in range(1, 5):
@@ -116,7 +116,7 @@ def test_an_unbounded_beam_equals_brute_force_over_sets_of_what_is_allowed(seed,
                 grid[:, i] = donors[:, j]
             with torch.no_grad():
                 logits = head(grid.view(1, 3, 2, 2))[0]
-            rank = sum(float(likeness[i, j]) for i, j in chosen)  # of the fewest edits that flip, the most alike
+            rank = sum(float(similarity[i, j]) for i, j in chosen)  # of the fewest edits that flip, the most alike
             if int(logits.argmax()) == target and (best is None or rank > best[0]):
                 best = (rank, set(chosen))
         if best is not None:
@@ -337,10 +337,10 @@ def test_the_prefilter_keeps_the_highest_cosines():
     assert prefilter(cosine, 0.25).tolist() == [[False, True], [False, False]]
 
 
-def test_likeness_is_a_distribution_over_all_distractor_cells():
-    likeness = log_similarity(cosines(torch.randn(6, 7, 7), torch.randn(3, 6, 7, 7)), 0.1)
-    assert likeness.shape == (49, 147)
-    torch.testing.assert_close(likeness.exp().sum(1), torch.ones(49))
+def test_similarity_is_a_distribution_over_all_distractor_cells():
+    similarity = log_similarity(cosines(torch.randn(6, 7, 7), torch.randn(3, 6, 7, 7)), 0.1)
+    assert similarity.shape == (49, 147)
+    torch.testing.assert_close(similarity.exp().sum(1), torch.ones(49))
 
 
 def test_candidates_never_use_a_cell_twice():

@@ -4,7 +4,7 @@ import torch
 
 from partswap.models.multi_layer import blended
 from partswap.search.screening import EstimateResiduals
-from partswap.search.semantic import centred, counterparts, log_similarity, recurring_similarity, temperature
+from partswap.search.semantic import centered, counterparts, log_similarity, recurring_similarity, temperature
 
 
 def images(*rows):
@@ -42,9 +42,9 @@ def test_the_temperature_follows_the_spread():
     assert temperature(torch.ones(3, 3)) > 0
 
 
-def test_layers_are_centred_on_all_cells_of_an_explanation():
+def test_layers_are_centered_on_all_cells_of_an_explanation():
     query, others = torch.randn(7, 2, 2), torch.randn(3, 7, 2, 2)
-    mine, theirs = centred(query, others, [3, 4])
+    mine, theirs = centered(query, others, [3, 4])
     cells = torch.cat([query[None], others]).flatten(2).transpose(1, 2).reshape(-1, 7)
     expected = blended(cells, [3, 4], cells.mean(0))
     torch.testing.assert_close(torch.cat([mine[None], theirs]).flatten(2).transpose(1, 2).reshape(-1, 7), expected)

@@ -54,7 +54,7 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
         return explainer.preprocess.canvas(data.image(index))
 
     def explained(task: Task, method: str) -> Counterfactual:
-        built = config.with_(methods=(method,)).build_methods(auxiliary.tau if auxiliary else None)[method]
+        built = config.with_(methods=(method,)).build_methods()[method]
         cf = explain_task(explainer, task, built, bench.encodings, bench.facts.parts, picture)
         donors = tuple(picture(k) for k in task.distractors[: cf.distractors])
         return replace(cf, pictures=Pictures(picture(task.query), donors))

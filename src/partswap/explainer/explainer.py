@@ -363,11 +363,8 @@ class Explainer:
         return encode_images(self, sources, list(rows.values()), self.batch_size, self.track)
 
     def resolve_method(self, method: str | Method) -> Method:
-        """Return the method; the paper's, given by name, uses the temperature that suits the auxiliary."""
-        if not isinstance(method, str):
-            return method
-        named = METHODS.get(method)()
-        return named if self.auxiliary is None else named.suited(self.auxiliary.tau)
+        """Return the method, with its default settings if it is given by name."""
+        return METHODS.get(method)() if isinstance(method, str) else method
 
     def patient(self, method: str | Method) -> Method:
         """Return the method as `resolve_method` does; given by name, it ends where the target seems out of reach."""

@@ -43,6 +43,7 @@ class Question:
             query_aux=None if self.query.aux is None else self.query.aux[0],
             distractor_aux=self.distractors.aux,
             aux_widths=self.distractors.widths,
+            auxiliary_tau=None if explainer.auxiliary is None else explainer.auxiliary.tau,
             query_parts=query_parts,
             distractor_parts=parts_of(distractor_parts, self.indices),
             about=self._provenance(explainer),

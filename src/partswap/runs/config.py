@@ -226,11 +226,8 @@ class RunConfig(BaseModel):
         choice = AuxiliaryChoice.parse(str(self.auxiliary))
         return str(replace(choice, weights=place(choice.weights))) if choice.weights else str(choice)
 
-    def build_methods(self, tau: float | None = None) -> dict[str, Method]:
-        """Return the methods by name with their settings.
-
-        `tau` is the auxiliary's, for those that do not find one themselves; if the configuration says one, for all.
-        """
+    def build_methods(self) -> dict[str, Method]:
+        """Return the methods by name with their settings; if the configuration says a temperature, all have it."""
         from partswap.search import METHODS
 
         kinds = {name: METHODS.get(name) for name in self.methods}
@@ -246,8 +243,7 @@ class RunConfig(BaseModel):
             given = check_options(
                 kind, self.settings.get(name, {}), what=f"the method {name}", word="setting", label=f"{name}.{{name}}"
             )
-            method = kind(**usual | given)
-            built[name] = method if tau is None else method.suited(tau)
+            built[name] = kind(**usual | given)
         return built
 
     @property

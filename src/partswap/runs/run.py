@@ -21,6 +21,7 @@ from partswap.explainer.target import few_right
 from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS, Score, score_all
 from partswap.metrics.bootstrap import RESAMPLES
+from partswap.models.auxiliaries import Auxiliary
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import check_device, fast_precision
 from partswap.models.preprocessing import assumption
@@ -34,7 +35,9 @@ from partswap.runs.tasks import Tasks, plan_tasks
 from partswap.runs.workers import Found, explain_here
 from partswap.search import Method
 from partswap.search.clusters import fit_centroids
+from partswap.search.methods.base import SearchMethod
 from partswap.search.methods.hard import Hard
+from partswap.search.semantic import resolve_tau
 from partswap.utils.progress import Advance, Track, no_progress, step, tracked
 from partswap.utils.store import check_writable, read_json, write_json
 
@@ -72,8 +75,7 @@ def run(config: RunConfig, *, bench: RunContext | None = None, track: Track = no
             for method in config.build_methods().values():
                 method.check_auxiliary(config.auxiliary is not None)
             bench = open_run_context(config, track)
-        auxiliary = bench.explainer.auxiliary
-        methods = config.build_methods(auxiliary.tau if auxiliary else None)
+        methods = config.build_methods()
         tasks, skipped = plan_run(config, bench)
         made = open_or_create(config.out, _record(config, bench, methods, tasks, skipped))
         _store_confusion(made, bench)
@@ -130,6 +132,14 @@ def _by_attributes(data: Dataset) -> Mapping[int, int]:
     return nearest_by_attributes(attributes)
 
 
+def _method_record(method: Method, auxiliary: Auxiliary | None) -> dict[str, Any]:
+    """Return a method's settings, with the temperature that it takes of the auxiliary."""
+    record = {**method.record(), "memory_mb": method.memory_mb}
+    if isinstance(method, SearchMethod) and method.takes("tau") and auxiliary is not None:
+        record["tau"] = resolve_tau(method, auxiliary.tau)
+    return record
+
+
 def _record(
     config: RunConfig, bench: RunContext, methods: Mapping[str, Method], tasks: Tasks, skipped: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -146,7 +156,7 @@ def _record(
         # What relative paths among the options are relative to.
         "cwd": str(Path.cwd()),
         # With the defaults of today: another version may have others.
-        "methods": {name: {**method.record(), "memory_mb": method.memory_mb} for name, method in methods.items()},
+        "methods": {name: _method_record(method, auxiliary) for name, method in methods.items()},
         "versions": versions(),
         "seeds": {"distractors and queries": config.seed},
         "fingerprints": {

@@ -46,7 +46,7 @@ class Path:
     """A list of edits under construction."""
 
     edits: tuple[tuple[int, int], ...]
-    likeness: float  # sum of log L_s over the edits
+    similarity: float  # sum of log L_s over the edits
     steps: tuple[Step, ...]
 
 
@@ -56,22 +56,22 @@ class Proposals(NamedTuple):
     state: Tensor  #: which list of edits each would be added to
     i: Tensor  #: its query cell
     j: Tensor  #: its distractor cell
-    likeness: Tensor  #: the semantic part of its rank, not yet times lam
+    similarity: Tensor  #: the semantic part of its rank, not yet times lam
     estimate: Tensor | None  #: its first-order score; None where all swaps are evaluated
 
 
 class BeamSearch:
-    """The loop over depths; `likeness` is ``log L_s`` of every pair, ``(h*w, n*h*w)``."""
+    """The loop over depths; `similarity` is ``log L_s`` of every pair, ``(h*w, n*h*w)``."""
 
     def __init__(
         self,
         evaluator: SwapEvaluator,
         target: int,
-        likeness: Tensor | None,
+        similarity: Tensor | None,
         settings: SearchSettings,
         judge: Judge | None = None,
     ) -> None:
-        self.evaluator, self.target, self.likeness = evaluator, target, likeness
+        self.evaluator, self.target, self.similarity = evaluator, target, similarity
         self.judge = judge if settings.objective == "set" else None
         self.lam, self.objective, self.beam = settings.lam, settings.objective, settings.beam
         self.screen = screen_size(evaluator, self.beam) if settings.screen == "auto" else settings.screen
@@ -106,11 +106,11 @@ class BeamSearch:
             self.evaluations += len(i)
             if self.corrections is not None and found.estimate is not None:
                 self.corrections.learn(i * candidates.shape[1] + j, scores - found.estimate)
-            ranks = scores + self.lam * found.likeness
+            ranks = scores + self.lam * found.similarity
             flipping = flips.nonzero().flatten() if self.objective == "set" else flips.new_zeros(0, dtype=torch.long)
             done = len(flipping) > 0
-            alike = self.likeness is not None
-            order = self._best(found.likeness if done and alike else ranks, flipping if done else None)
+            alike = self.similarity is not None
+            order = self._best(found.similarity if done and alike else ranks, flipping if done else None)
             accepted = None
             if done and self.judge is not None:
                 accepted = self._accepted(order, paths, found)
@@ -188,9 +188,9 @@ class BeamSearch:
             i, j = torch.tensor(sorted(remaining), device=prepared.cells.device).unbind(1)
             scores, _ = self.evaluator.evaluate(prepared, torch.zeros_like(i), i, j, self.target, flips=False)
             self.evaluations += len(i)
-            likeness = self._likeness(ordered)
-            ranks = scores if likeness is None else scores + self.lam * likeness[i, j]
-            best = int(self._best(scores if self.likeness is None else self.likeness[i, j], None)[0])
+            similarity = self._similarity(ordered)
+            ranks = scores if similarity is None else scores + self.lam * similarity[i, j]
+            best = int(self._best(scores if self.similarity is None else self.similarity[i, j], None)[0])
             pick = slice(best, best + 1)
             prepared = self.evaluator.advance(prepared, torch.zeros_like(i[pick]), i[pick], j[pick])
             edit = (int(i[best]), int(j[best]))
@@ -211,10 +211,10 @@ class BeamSearch:
         states, flats, likes, ranks, aheads, estimates = [], [], [], [], [], []
         for number, path in enumerate(paths):
             open_pairs = candidates.open(path.edits)
-            likeness = self._likeness(path)
+            similarity = self._similarity(path)
             if gains is not None and self.screen is not None:
                 gain, *forward = next(gains)
-                like = 0.0 if likeness is None else self.lam * likeness
+                like = 0.0 if similarity is None else self.lam * similarity
                 if self.corrections is None:
                     self.corrections = EstimateResiduals(candidates.shape, gain.device)
                     # The published greedy takes one best swap at a time, and the gradient alone finds that one.
@@ -232,7 +232,7 @@ class BeamSearch:
                 flat = open_pairs.flatten().nonzero().flatten()
             states.append(torch.full_like(flat, number))
             flats.append(flat)
-            likes.append(likeness.flatten()[flat] if likeness is not None else torch.zeros_like(flat).float())
+            likes.append(similarity.flatten()[flat] if similarity is not None else torch.zeros_like(flat).float())
         columns = [torch.cat(column) for column in (states, flats, likes, *([estimates] if estimates else []))]
         if self.shared is not None and ranks and len(columns[0]) > self.shared:
             rank = torch.cat(ranks)
@@ -246,11 +246,11 @@ class BeamSearch:
         i, j = flat // candidates.shape[1], flat % candidates.shape[1]
         return Proposals(state, i, j, like, estimate[0] if estimate else None)
 
-    def _likeness(self, path: Path) -> Tensor | None:
+    def _similarity(self, path: Path) -> Tensor | None:
         """Return the semantic part of the rank of every next edit, ``(h*w, n*h*w)``, not yet times lam."""
-        if self.likeness is None or self.objective == "paper":
-            return self.likeness
-        return (self.likeness + path.likeness) / (len(path.edits) + 1)
+        if self.similarity is None or self.objective == "paper":
+            return self.similarity
+        return (self.similarity + path.similarity) / (len(path.edits) + 1)
 
     def _best(self, ranks: Tensor, among: Tensor | None) -> Tensor:
         """Return candidate numbers, best first; equal ranks: lowest flat index first."""
@@ -275,10 +275,10 @@ class BeamSearch:
         return torch.tensor(kept, device=order.device)
 
     def _extend(self, path: Path, i: int, j: int, logits: Tensor, objective: float) -> Path:
-        likeness = 0.0 if self.likeness is None else float(self.likeness[i, j])
+        similarity = 0.0 if self.similarity is None else float(self.similarity[i, j])
         said = self.evaluator.probabilities(logits)
         step = Step(float(said[self.target]), int(logits.argmax()), objective, float(said[self.said]))
-        return Path((*path.edits, (i, j)), path.likeness + likeness, (*path.steps, step))
+        return Path((*path.edits, (i, j)), path.similarity + similarity, (*path.steps, step))
 
 
 def first_of_each_set(

@@ -18,7 +18,7 @@ from partswap.search.beam import BeamSearch
 from partswap.search.candidates import Candidates
 from partswap.search.prefilter import prefilter
 from partswap.search.problem import Problem
-from partswap.search.semantic import temperature
+from partswap.search.semantic import resolve_tau
 from partswap.search.settings import SearchSettings, changed
 from partswap.utils.notes import Note
 
@@ -28,8 +28,6 @@ ADVICE = (
     Note("distractors", "Use distractors that the model takes for the target."),
     Note("layer", "Cut at an earlier layer: the class token, which stays the query's, has read less of it there."),
 )
-#: The paper's temperature.
-PUBLISHED_TAU = 0.1
 
 
 def find_counterfactual(
@@ -103,7 +101,7 @@ def search(
 ) -> Counterfactual:
     """Solve a problem; `method` is the name its result carries. Without `semantic`, auxiliary grids do not count."""
     started = time.perf_counter()
-    likeness, filtered, tau = _semantics(problem, settings) if semantic else _Semantics()
+    similarity, tau, filtered = _semantics(problem, settings) if semantic else _Semantics()
     if allowed is not None:
         if tuple(allowed.shape) != problem.pairs:
             raise ShapeError(f"allowed has shape {tuple(allowed.shape)}.", f"Pass a mask of shape {problem.pairs}.")
@@ -112,7 +110,7 @@ def search(
     # Gradients are needed for screening, so a caller's inference mode is left for the time being.
     with torch.inference_mode(False), torch.no_grad():
         evaluator, target, before = problem.begin(head, settings.memory_mb)
-        loop = BeamSearch(evaluator, target, likeness, settings, problem.judge)
+        loop = BeamSearch(evaluator, target, similarity, settings, problem.judge)
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
     found: dict[str, Any] = {"evaluator": evaluator.name}
     if loop.gave_up:
@@ -129,8 +127,9 @@ def search(
         method=method,
         settings={
             **settings.record(),
+            **({} if similarity is None else {"tau": resolve_tau(settings, problem.auxiliary_tau)}),
             "temperature": tau,
-            "semantic": likeness is not None,
+            "semantic": similarity is not None,
             "constrained": allowed is not None,
             **({} if loop.judge is None else {"pixel": True}),
         },
@@ -142,9 +141,9 @@ def search(
 class _Semantics(NamedTuple):
     """What the auxiliary grids say, None where they are not asked."""
 
-    likeness: Tensor | None = None  #: ``log L_s``
+    similarity: Tensor | None = None  #: ``log L_s``
+    tau: float | None = None  #: its temperature
     filtered: Tensor | None = None  #: the prefilter's mask
-    tau: float | None = None  #: the temperature
 
 
 def _semantics(problem: Problem, settings: SearchSettings) -> _Semantics:
@@ -154,18 +153,13 @@ def _semantics(problem: Problem, settings: SearchSettings) -> _Semantics:
             raise SettingError("keep needs auxiliary grids.", "Pass query_aux and distractor_aux, or keep=None.")
         return _Semantics()
     if settings.lam == 0 and not filtered:
-        return _Semantics()  # likeness is not used
+        return _Semantics()
     cosine = problem.cosine
     assert cosine is not None
     mask = prefilter(cosine, settings.keep) if filtered and settings.keep is not None else None
     if settings.lam == 0:
-        return _Semantics(None, mask)
-    published = settings.objective == "paper"
-    tau = settings.tau
-    if tau == "auto":
-        tau = PUBLISHED_TAU if published else temperature(cosine)
-    softmax = settings.matching == "softmax" or (settings.matching == "auto" and published)
-    return _Semantics(problem.likeness(tau, published=softmax), mask, tau)
+        return _Semantics(filtered=mask)
+    return _Semantics(*problem.similarity(settings), mask)
 
 
 def find_counterfactuals(

@@ -5,22 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
+from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
 from partswap.evaluators import CachingEvaluator, HeadPlan, SwapEvaluator
 from partswap.grid import FeatureGrids, GridShape, check_grid, resize_grid
 from partswap.models.names import class_index
 from partswap.results.counterfactual import Counterfactual, Edit, Provenance, Step
-from partswap.search.semantic import centred, cosines, log_similarity, recurring_similarity
+from partswap.search.semantic import (
+    centered,
+    cosines,
+    log_similarity,
+    recurring_similarity,
+    resolve_tau,
+    temperature,
+)
+from partswap.search.settings import SearchSettings
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
-#: Temperatures whose likeness a problem remembers.
-LIKENESSES = 8
+#: Temperatures whose similarity a problem remembers.
+SIMILARITIES = 8
+
+
+class Similarity(NamedTuple):
+    """How alike the cells of query and distractors are."""
+
+    log: Tensor  #: ``log L_s`` of every pair, ``(h*w, n*h*w)``
+    tau: float  #: the temperature
 
 
 @dataclass(frozen=True)
@@ -32,14 +47,15 @@ class Problem:
     target: int  #: the class the model should say
     query_aux: Tensor | None = None  #: auxiliary grid ``(e, h', w')``
     distractor_aux: Tensor | None = None  #: auxiliary grids ``(n, e, h', w')``; both or neither
-    aux_widths: Sequence[int] = ()  #: channels of the layers side by side in the auxiliary grids, still to be centred
+    aux_widths: Sequence[int] = ()  #: channels of the layers side by side in the auxiliary grids, still to be centered
+    auxiliary_tau: float | None = None  #: the auxiliary's own temperature, None if it has none
     query_parts: CellParts | None = None  #: the parts that the ``h*w`` cells hold, for methods that want to know
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
     about: Provenance = field(default_factory=Provenance)  #: what the result should tell of the images and the model
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
     #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
     judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
-    #: Whether searches share what they compute: the evaluator, what it found out, the likeness. For many searches of
+    #: Whether searches share what they compute: the evaluator, what it found out, the similarity. For many searches of
     #: one problem with other settings; it takes memory.
     remember: bool = False
 
@@ -97,7 +113,7 @@ class Problem:
             )
         device = self.query.device
         found = resize_grid(mine[None].to(device), self.shape)[0], resize_grid(theirs.to(device), self.shape)
-        return centred(*found, self.aux_widths) if self.aux_widths else found
+        return centered(*found, self.aux_widths) if self.aux_widths else found
 
     def begin(self, head: nn.Module | HeadPlan, memory_mb: float) -> tuple[SwapEvaluator, int, Step]:
         """Return the evaluator of swaps, the target as an index, and what the model says of the unedited query."""
@@ -111,18 +127,21 @@ class Problem:
         """The cosines of auxiliary cells, ``(h*w, n*h*w)``."""
         return None if self.aux is None else cosines(*self.aux)
 
-    def likeness(self, tau: float, *, published: bool) -> Tensor | None:
-        """Return ``log L_s`` of every pair, ``(h*w, n*h*w)``: the paper's or ours (see `semantic`)."""
+    def similarity(self, settings: SearchSettings) -> Similarity:
+        """Return ``log L_s`` of every pair, the paper's or ours as the settings say, and its temperature."""
         if self.aux is None or self.cosine is None:
-            return None
-        if (tau, published) in self._likenesses:
-            return self._likenesses[tau, published]
-        found = log_similarity(self.cosine, tau) if published else recurring_similarity(*self.aux, tau)
+            raise SettingError("the semantic term needs auxiliary grids.", "Pass query_aux and distractor_aux.")
+        tau = resolve_tau(settings, self.auxiliary_tau)
+        tau = temperature(self.cosine) if tau == "auto" else tau
+        if (tau, settings.softmax) in self._similarities:
+            return self._similarities[tau, settings.softmax]
+        log = log_similarity(self.cosine, tau) if settings.softmax else recurring_similarity(*self.aux, tau)
+        similarity = Similarity(log, tau)
         if self.remember:
-            while len(self._likenesses) >= LIKENESSES:
-                del self._likenesses[next(iter(self._likenesses))]
-            self._likenesses[tau, published] = found
-        return found
+            while len(self._similarities) >= SIMILARITIES:
+                del self._similarities[next(iter(self._similarities))]
+            self._similarities[tau, settings.softmax] = similarity
+        return similarity
 
     def evaluator(self, head: nn.Module | HeadPlan, memory_mb: float) -> SwapEvaluator:
         """Return the evaluator of swaps; of a problem that remembers, always the same one."""
@@ -150,7 +169,7 @@ class Problem:
         return made
 
     @cached_property
-    def _likenesses(self) -> dict[tuple[float, bool], Tensor]:
+    def _similarities(self) -> dict[tuple[float, bool], Similarity]:
         return {}
 
     @cached_property

@@ -17,9 +17,12 @@ from torch import Tensor
 
 from partswap.grid import to_cells
 from partswap.models.multi_layer import blended
+from partswap.search.settings import SearchSettings, Temperature
 
-#: ``tau="auto"`` is this share of the standard deviation of the cosines.
+#: ``tau="auto"`` is this share of the standard deviation of the cosines ...
 CONTRAST = 0.65
+#: ... but, with the paper's objective and an auxiliary that has no temperature of its own, the published one.
+PUBLISHED_TAU = 0.1
 
 
 def cosines(query_aux: Tensor, distractor_aux: Tensor) -> Tensor:
@@ -29,13 +32,24 @@ def cosines(query_aux: Tensor, distractor_aux: Tensor) -> Tensor:
     return u @ v.T
 
 
-def centred(query_aux: Tensor, distractor_aux: Tensor, widths: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return the same grids with each layer of `widths` channels centred on all their cells, and of length 1."""
+def centered(query_aux: Tensor, distractor_aux: Tensor, widths: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return the same grids with each layer of `widths` channels centered on all their cells, and of length 1."""
     grids = torch.cat([query_aux[None], distractor_aux])
     cells = to_cells(grids)
     rows = blended(cells, widths, cells.mean(0))
     made = rows.view(len(grids), *grids.shape[2:], -1).permute(0, 3, 1, 2)
     return made[0], made[1:]
+
+
+def resolve_tau(settings: SearchSettings, auxiliary_tau: float | None) -> Temperature:
+    """Return the temperature that settings and auxiliary ask for; "auto" if the cosines decide (see `temperature`).
+
+    A number in the settings counts first. With ``tau="auto"`` the paper's objective takes the auxiliary's own, or the
+    published one if the auxiliary has none.
+    """
+    if settings.tau == "auto" and settings.objective == "paper":
+        return PUBLISHED_TAU if auxiliary_tau is None else auxiliary_tau
+    return settings.tau
 
 
 def temperature(cosine: Tensor) -> float:

@@ -30,8 +30,8 @@ class SearchSettings:
     lam : float
         Weight of the semantic term.
     tau : float or "auto"
-        Its temperature; "auto" follows the spread of the auxiliary's cosines (see `semantic.temperature`), or is
-        0.1, as published, with the paper's objective.
+        Its temperature. "auto": with the paper's objective the auxiliary's own (0.1, as published, if it has none),
+        else it follows the spread of the auxiliary's cosines (see `semantic.resolve_tau`).
     matching : {"auto", "recurring", "softmax"}
         What the term is (see `semantic`): ours, or the paper's. "auto": ours, unless the objective is the paper's.
     objective : {"set", "paper"}
@@ -91,6 +91,11 @@ class SearchSettings:
         for name, (fine, fix) in rules.items():
             if not fine:
                 raise SettingError(f"{name} is {getattr(self, name)!r}.", fix)
+
+    @property
+    def softmax(self) -> bool:
+        """Whether the semantic term is the paper's softmax."""
+        return self.matching == "softmax" or (self.matching == "auto" and self.objective == "paper")
 
     def record(self) -> dict[str, Any]:
         """Return what a counterfactual tells of its search as plain values; memory is a means only."""

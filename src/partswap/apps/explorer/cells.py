@@ -11,7 +11,8 @@ from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import View
 from partswap.errors import SettingError
 from partswap.search.problem import Problem
-from partswap.search.semantic import cosines, temperature
+from partswap.search.semantic import cosines
+from partswap.search.settings import SearchSettings
 
 #: Matches that are shown, swaps that raise the probability most, and how many are looked at exactly for that.
 ALIKE, RAISING, LOOKED_AT = 6, 3, 24
@@ -71,7 +72,4 @@ def similarity_of(problem: Problem, view: View) -> Tensor:
     """Return how alike cells are, ``(h*w, n*h*w)``: by the auxiliary, or by the classifier itself if there is none."""
     if problem.cosine is None:
         return cosines(problem.query, problem.distractors)
-    tau = view.tau or temperature(problem.cosine)
-    found = problem.likeness(tau, published=False)
-    assert found is not None
-    return found
+    return problem.similarity(SearchSettings(tau=view.tau or "auto")).log

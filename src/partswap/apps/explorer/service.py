@@ -273,6 +273,7 @@ class ExplorerService:
             query_aux=None if query.aux is None else query.aux[0],
             distractor_aux=others.aux,
             aux_widths=others.widths,
+            auxiliary_tau=None if self.explainer.auxiliary is None else self.explainer.auxiliary.tau,
             about=self._told(view, drawn),
             remember=True,
         )

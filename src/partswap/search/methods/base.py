@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from partswap.grid import FeatureGrids
 from partswap.results.counterfactual import Counterfactual
 from partswap.search.find import search
 from partswap.search.problem import Problem
-from partswap.search.settings import SearchSettings, changed
+from partswap.search.settings import SearchSettings
 from partswap.utils.registry import Registry
 
 
@@ -51,10 +51,6 @@ class Method(ABC):
         """Raise an error if the method would not be itself without an auxiliary, and there is none."""
         return
 
-    def suited(self, tau: float) -> Self:
-        """Return the method with an auxiliary's temperature, if it does not find one itself."""
-        return self
-
     @abstractmethod
     def record(self) -> dict[str, Any]:
         """Return the settings that decide the result, as plain values."""
@@ -81,11 +77,6 @@ class Method(ABC):
 @dataclass(frozen=True)
 class SearchMethod(SearchSettings, Method):
     """A search with its settings; those that make it what it is are `fixed`."""
-
-    def suited(self, tau: float) -> Self:
-        """Return the method with an auxiliary's temperature, if it does not find one itself."""
-        published = self.objective == "paper" and self.tau == "auto" and self.takes("tau")
-        return changed(self, tau=tau) if published else self
 
     def allowed(self, problem: Problem) -> Tensor | None:
         """Return a mask ``(h*w, n*h*w)`` of the swaps a hard constraint allows, None if there is no such constraint."""
