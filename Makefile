@@ -6,7 +6,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 RUNTIME := $(VENV)/.runtime-installed
 DEVELOP := $(VENV)/.develop-installed
 
-.PHONY: demo test lint types browser postgres bench clean help
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+.PHONY: demo test soak lint types browser postgres bench clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -15,7 +17,10 @@ demo: $(RUNTIME)  ## explain some birds, print a table, write out/demo/report.ht
 	$(BIN)/partswap demo
 
 test: $(DEVELOP) lint types browser postgres  ## lint, types, tests
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(PYTEST)
+
+soak: $(DEVELOP) browser postgres  ## all tests, with load, kills, a Ray cluster, and ten times the random examples
+	$(PYTEST) -m "soak or not soak" --hypothesis-profile soak
 
 lint: $(DEVELOP)  ## ruff
 	$(BIN)/ruff check .

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 # Tests run many tiny operations, for which a second thread only waits; on a busy machine it waits very long.
 torch.set_num_threads(1)
 # A test never asserts a time: a first example that imports something would fail on a busy machine.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# `make soak` asks for the profile "soak" (--hypothesis-profile).
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
+hypothesis.settings.register_profile("soak", deadline=None, max_examples=200)
+hypothesis.settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")

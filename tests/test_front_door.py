@@ -29,7 +29,7 @@ TIMM = {
     "vit_small_patch14_reg4_dinov2": {"img_size": 56, "depth": 3, "embed_dim": 96, "num_heads": 3},
     "swin_tiny_patch4_window7_224": {"img_size": 64, "window_size": 2, "embed_dim": 24},
     "convnext_atto": {}, "mobilenetv3_small_050": {}, "efficientnet_lite0": {}, "levit_128s": {},
-    "poolformer_s12": {}, "mixer_s32_224": {}, "xcit_nano_12_p16_224": {"depth": 3, "img_size": 64},
+    "poolformer_s12": {}, "mixer_s32_224": {"img_size": 64}, "xcit_nano_12_p16_224": {"depth": 3, "img_size": 64},
     "repvgg_a0": {}, "ghostnet_050": {}, "edgenext_xx_small": {}, "mobilevit_xxs": {}, "hardcorenas_a": {},
     "tf_efficientnetv2_b0": {}, "rexnet_100": {},
 }  # fmt: skip
@@ -61,7 +61,7 @@ def own(kind: str) -> nn.Module:
     torch.manual_seed(0)
     model = Plain()
     model.class_names = NAMES
-    model.preprocess = Preprocess((64, 96), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    model.preprocess = Preprocess((32, 48), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
     if kind == "softmax":
         wrapped = nn.Sequential(spread(model), nn.Softmax(1))
         wrapped.class_names, wrapped.preprocess = NAMES, model.preprocess
@@ -90,7 +90,7 @@ def small(kind: str, name: str) -> nn.Module:
     if kind == "timm":
         model = _vision.timm().create_model(name, num_classes=len(NAMES), **TIMM[name])
         size = TIMM[name].get("img_size", 224)
-        size = 64 if size == 224 and name not in ("levit_128s", "mixer_s32_224") else size
+        size = 64 if size == 224 and name != "levit_128s" else size
         config = {**model.pretrained_cfg, "input_size": (3, size, size)}
     else:
         model = load_model(f"torchvision:{name}", classes=len(NAMES))
@@ -133,8 +133,13 @@ ALL = [
 ]
 
 
+#: One of each way to open a classifier goes through the command line every day, the others with `make soak`.
+ON_THE_COMMAND_LINE = [("torchvision", "resnet18"), ("timm", "resnet10t"), ("hf", "ResNet"), ("own", "plain")]
+
+
 def test_there_are_forty():
     assert len(ALL) >= 40
+    assert {kind for kind, _ in ON_THE_COMMAND_LINE} == {kind for kind, _ in ALL}
 
 
 @pytest.fixture(scope="module")
@@ -147,39 +152,76 @@ def photographs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
-@pytest.mark.parametrize(("kind", "name"), ALL, ids=[f"{kind}-{name}" for kind, name in ALL])
-def test_from_a_path_to_a_verified_counterfactual(kind, name, photographs, tmp_path):
+def saved_classifier(kind: str, name: str, folder) -> str:
+    """Write one of the forty into a folder; return how a user names it."""
     if kind == "hf":
-        saved_hugging_face(name, tmp_path / "model")
-        spec = f"hf:{tmp_path / 'model'}"
-    else:
-        tests = os.path.dirname(__file__)
-        (tmp_path / "mymodel.py").write_text(FILE.format(tests=tests, kind=kind, name=name))
-        spec = f"{tmp_path / 'mymodel.py'}:build"
+        saved_hugging_face(name, folder / "model")
+        return f"hf:{folder / 'model'}"
+    (folder / "mymodel.py").write_text(FILE.format(tests=os.path.dirname(__file__), kind=kind, name=name))
+    return f"{folder / 'mymodel.py'}:build"
+
+
+def explained(spec: str, photographs) -> tuple[Explainer, Counterfactual, str, bool]:
+    """Return an explainer, a verified counterfactual, its target, and whether misclassified distractors were taken."""
     explainer = Explainer(spec, method=METHODS.get("partswap")(beam=1, max_edits=3))
     assert explainer.class_names == NAMES
     query, others = photographs / "photo.jpg", photographs / "others"
-    said = explainer.encode([query, others]).logits
-    other = [k for k in said.argmax(1).tolist() if k != int(said[0].argmax())]
+    logits = explainer.encode([query, others]).logits
+    other = [k for k in logits.argmax(1).tolist() if k != int(logits[0].argmax())]
     # Of a random network all images may be of one class: then towards its second guess, from all there is.
     keep = not other
-    target = NAMES[max(set(other), key=other.count)] if other else NAMES[int(said[0].topk(2).indices[1])]
+    target = NAMES[max(set(other), key=other.count)] if other else NAMES[int(logits[0].topk(2).indices[1])]
     cf = explainer.explain(query, others, target, keep_misclassified=keep)
+    assert cf.class_name(cf.target) == target
     assert explainer.verify(cf), explainer.verify(cf)
-    words = ["explain", query, others, "--model", spec, "--target", target, "--save", tmp_path / "why.json"]
+    return explainer, cf, target, keep
+
+
+def variants(entries):
+    return [pytest.param(kind, name, id=f"{kind}-{name}") for kind, name in entries]
+
+
+@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
+@pytest.mark.parametrize(("kind", "name"), variants(entry for entry in ALL if entry not in ON_THE_COMMAND_LINE))
+def test_from_a_path_to_a_verified_counterfactual(kind, name, photographs, tmp_path):
+    explainer, cf, _, _ = explained(saved_classifier(kind, name, tmp_path), photographs)
+    cf.save(tmp_path / "why.json")
+    again = Counterfactual.load(tmp_path / "why.json")
+    assert again.edits == cf.edits
+    if cf.edits:
+        assert explainer.verify(again)
+
+
+def check_the_command_line(kind, name, photographs, folder):
+    spec = saved_classifier(kind, name, folder)
+    explainer, cf, target, keep = explained(spec, photographs)
+    words = ["explain", photographs / "photo.jpg", photographs / "others", "--model", spec, "--target", target]
+    words += ["--save", folder / "why.json", "--plot", folder / "why.svg"]
     words += ["--set", "beam=1", "--max-edits", 3]  # of random weights, more edits say no more
-    words += ["--plot", tmp_path / "why.svg", *(["--keep-misclassified"] if keep else [])]
+    words += ["--keep-misclassified"] if keep else []
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    again = Counterfactual.load(tmp_path / "why.json")
+    again = Counterfactual.load(folder / "why.json")
     assert again.edits == cf.edits
     assert f"{cf.class_name(cf.query_class)} -> {target}" in result.output
     if cf.edits:
         assert explainer.verify(again)
-    told = json.loads((tmp_path / "why.json").read_text())["source"]
-    assert told["class_names"][str(cf.target)] == target
-    assert (tmp_path / "why.svg").stat().st_size > 5_000
+    source = json.loads((folder / "why.json").read_text())["source"]
+    assert source["class_names"][str(cf.target)] == target
+    assert (folder / "why.svg").stat().st_size > 5_000
+
+
+@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
+@pytest.mark.parametrize(("kind", "name"), variants(ON_THE_COMMAND_LINE))
+def test_the_command_line_says_the_same_as_python(kind, name, photographs, tmp_path):
+    check_the_command_line(kind, name, photographs, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings("ignore::partswap.explainer.notes.PartswapWarning")
+@pytest.mark.parametrize(("kind", "name"), variants(entry for entry in ALL if entry not in ON_THE_COMMAND_LINE))
+def test_the_command_line_says_the_same_as_python_of_all(kind, name, photographs, tmp_path):
+    check_the_command_line(kind, name, photographs, tmp_path)
 
 
 def test_the_command_line_says_what_is_wrong_with_a_model(tmp_path):

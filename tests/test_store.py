@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partswap.errors import FileFormatError, PartswapError, ShapeError, WriteError
@@ -50,7 +50,6 @@ def test_another_key_is_another_store(tmp_path):
         assert other.done == 0
 
 
-@settings(deadline=None, max_examples=25)
 @given(cuts=st.lists(st.integers(0, 23), max_size=4))
 def test_stopping_and_going_on_gives_the_same_bytes(tmp_path_factory, cuts):
     whole = fill(Store(tmp_path_factory.mktemp("whole"), "n", {}, 23))

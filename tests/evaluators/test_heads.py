@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -106,7 +106,6 @@ def bench(kind, seed, h=None, w=None, n=None, d=None, classes=None):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), many=st.booleans())
 def test_swaps_equal_the_dense_head(kind, seed, many):
     head, query, distractors, g = bench(kind, seed)

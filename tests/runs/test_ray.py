@@ -51,7 +51,7 @@ def start_cluster(attempts=3):
     raise AssertionError("no attempt was made")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, monkeypatch):
     # On a busy machine Ray's processes start slowly, and it would give them up.
     for patience, value in PATIENCE.items():
@@ -87,7 +87,6 @@ def test_two_nodes_one_of_them_killed_give_the_same_bytes(whole_run, tmp_path, m
         cluster.shutdown()
 
 
-@pytest.mark.slow
 def test_a_network_of_a_user_s_own_file_is_explained_on_a_cluster(whole_run, tmp_path, monkeypatch):
     for patience, value in PATIENCE.items():
         monkeypatch.setenv(f"RAY_{patience}", str(value))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
@@ -50,7 +50,6 @@ def test_a_cluster_takes_its_majority_part():
         name_clusters(assigned, [facts([], [], [], [])] * 2, 3)
 
 
-@settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 1000))
 def test_parts_with_directions_of_their_own_are_found(seed):
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
@@ -68,7 +68,6 @@ def check_together(before, after, x_scale, y_scale):
         assert at_edge.all()  # only the rim of the dot may still show
 
 
-@settings(max_examples=60, deadline=None)
 @given(points, st.sampled_from([(48, None), (64, 80), (96, 112)]))
 def test_a_keypoint_and_its_dot_reach_the_same_place_on_the_canvas(point, sides):
     width, height, across, down = point
@@ -80,7 +79,6 @@ def test_a_keypoint_and_its_dot_reach_the_same_place_on_the_canvas(point, sides)
     check_together(sample, seen, new_width / width, new_height / height)
 
 
-@settings(max_examples=60, deadline=None)
 @given(points, st.integers(0, 10_000))
 def test_a_keypoint_and_its_dot_reach_the_same_place_in_a_view(point, seed):
     width, height, across, down = point

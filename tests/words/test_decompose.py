@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -23,7 +23,6 @@ def solved(weights, basis):
     return found.x
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(2, 30))
 def test_all_attributes_give_the_non_negative_least_squares_solution(seed, count, channels):
     rng = np.random.default_rng(seed)
@@ -37,7 +36,6 @@ def test_all_attributes_give_the_non_negative_least_squares_solution(seed, count
     assert set(found.chosen) == set(np.flatnonzero(found.alpha))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_each_choice_is_the_one_that_leaves_least(seed, most):
     rng = np.random.default_rng(seed)

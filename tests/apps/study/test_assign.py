@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partswap.apps.study.assign import assign
@@ -31,7 +31,6 @@ def lessons_of(pairs: int, methods: int, setups: int) -> list[Lesson]:
     pairs=st.integers(1, 12), methods=st.integers(1, 4), setups=st.integers(1, 2), people=st.integers(1, 40),
     share=st.floats(0, 1), seed=st.integers(0, 5),
 )  # fmt: skip
-@settings(max_examples=60)
 def test_assignments_are_balanced_and_nobody_sees_a_pair_twice(pairs, methods, setups, people, share, seed):
     lessons = lessons_of(pairs, methods, setups)
     blocks = max(1, round(share * pairs))

@@ -19,8 +19,6 @@ from partswap.apps.study.server import make_app, open_site
 from partswap.apps.study.simulate import read_page
 from study_files import Postgres, free_port, make_study, start_server
 
-#: How often the server is killed; 20 in a row were seen to pass, fewer are enough for every day.
-KILLS = int(os.environ.get("PARTSWAP_STUDY_KILLS", "2"))
 PEOPLE = 50
 
 
@@ -61,9 +59,12 @@ async def killed(server, port: int, tokens: list[str], acknowledged: dict[tuple[
     await crowd
 
 
-def test_killed_in_the_middle_every_acknowledged_answer_is_there_once(tmp_path, new_database: Callable[[], str]):
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.soak)])
+def test_killed_in_the_middle_every_acknowledged_answer_is_there_once(
+    tmp_path, new_database: Callable[[], str], kills: int
+):
     make_study(tmp_path, participants=PEOPLE, pairs=6, blocks=6, learning=4, questions=10)
-    for kill in range(KILLS):
+    for kill in range(kills):
         url = new_database()
         if url.startswith("sqlite"):
             url = url.replace("answers.db", f"answers{kill}.db")
