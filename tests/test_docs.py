@@ -1,11 +1,15 @@
 """What the documentation shows must run."""
 
+import ast
 import doctest
 import importlib
 import re
 from pathlib import Path
 
 import pytest
+
+import partswap
+from public_names import private_uses
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,6 +25,8 @@ ROOT = Path(__file__).parents[1]
         "data.rle",
         "runs.config",
         "explainer.explainer",
+        "explainer.one_call",
+        "utils.progress",
         "utils.registry",
         "search.find",
         "cut.network",
@@ -51,7 +57,6 @@ def test_the_table_of_auxiliaries_says_what_the_code_does():
 
 
 def test_the_readme_names_what_exists():
-    import partswap
     from partswap.cli.main import app
 
     text = (ROOT / "README.md").read_text()
@@ -89,3 +94,49 @@ def test_the_guide_says_where_registered_things_live():
     for name, registry in registries.items():
         homes = {registry.get(entry).__module__.rpartition(".")[0] for entry in registry.names()}
         assert homes == {folders[name]}, name
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages_use_public_names_only(page):
+    text = page.read_text()
+    for code in re.findall(r"```python\n(.*?)```", text, re.S):
+        assert not private_uses(code), code
+    dotted = set(re.findall(r"`(partswap(?:\.[a-z_]+)*\.\w+)", text))
+    private = {name for name in dotted if name not in partswap.MODULES and private_uses(name)}
+    assert {name for name in private if not name.startswith(partswap.MODULES)} == set()
+
+
+def test_private_names_are_noticed():
+    code = "import partswap\nfrom partswap.search.beam import BeamSearch\nfrom partswap import Explainer, Beam"
+    assert private_uses(code) == ["partswap.search.beam.BeamSearch", "partswap.Beam"]
+    assert private_uses("partswap.explain(model); partswap.find(3)") == ["partswap.find"]
+    assert private_uses("from partswap.errors import PartswapError, NoSuchError") == ["partswap.errors.NoSuchError"]
+
+
+def test_the_page_of_public_names_has_each_of_them():
+    text = (ROOT / "docs" / "python.md").read_text()
+    rows = "\n".join(row.split("|")[1] for row in text.splitlines() if row.startswith("| `"))
+    listed = set(re.findall(r"`([\w.]+)`", rows))
+    assert listed == {name for name in partswap.__all__ if name != "__version__"} | set(partswap.MODULES)
+
+
+def test_names_for_type_checkers_are_the_public_ones():
+    tree = ast.parse((ROOT / "src" / "partswap" / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {alias.asname or alias.name for node in block.body for alias in node.names}
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert typed | {name for name in functions if name[0] != "_"} | {"__version__"} == set(partswap.__all__)
+    for name in partswap.__all__:
+        assert getattr(partswap, name) is not None
+
+
+def test_registered_things_are_listed_by_pattern():
+    assert partswap.list_methods() == partswap.METHODS.names()
+    assert partswap.list_metrics("*kp*") == ["near_kp", "same_kp"]
+    assert partswap.list_datasets("a*") == ["aviary"]
+    assert partswap.list_auxiliaries("dino_*") == ["dino_resnet50", "dino_vits16"]
+    assert "trace" in partswap.list_figures()
+    assert partswap.list_figures("nothing*") == []

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+import partswap
 from partswap import (
     METHODS,
     Auxiliary,
@@ -67,6 +68,14 @@ def test_the_first_ten_lines_work(explainer, birds, tmp_path):
     assert type(cf).load(cf.save(tmp_path / "why.json")) == cf
     assert cf.source["layer"] == explainer.cut.layer
     assert cf.source["auxiliary"] == "aviary"
+
+
+def test_one_call_explains_as_an_explainer_does(explainer, birds):
+    query, distractors = birds
+    cf = partswap.explain("aviary:vgg", query, distractors, NAMES[5], auxiliary="aviary", keep_misclassified=True)
+    assert cf.edits == explainer.explain(query, distractors, 5, keep_misclassified=True).edits
+    with pytest.raises(SettingError, match=r"no option 'auxilary'.*Did you mean 'auxiliary'"):
+        partswap.explain("aviary:vgg", query, distractors, auxilary="aviary")
 
 
 def test_paths_arrays_images_and_tensors_are_all_images(explainer, birds, tmp_path):

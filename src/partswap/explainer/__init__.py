@@ -2,5 +2,6 @@
 
 from partswap.explainer.explainer import Explainer
 from partswap.explainer.notes import PartswapWarning
+from partswap.explainer.one_call import explain
 
-__all__ = ["Explainer", "PartswapWarning"]
+__all__ = ["Explainer", "PartswapWarning", "explain"]

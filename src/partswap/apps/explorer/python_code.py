@@ -19,6 +19,7 @@ def python_of(room: ExplorerService, view: View) -> str:
     auxiliary = room.explainer.auxiliary
     # One that was trained says what is usual to it; the others are fitted to the data set.
     fitted = auxiliary is not None and isinstance(auxiliary.model, MultiLayerFeatures) and auxiliary.usual is None
+    fitting = ["fitted_auxiliary"] if fitted else []
     method, how = _method(room, view)
     if view.upload is not None:
         query = ["image = 'your-image.jpg'  # the image you dropped"]
@@ -26,8 +27,7 @@ def python_of(room: ExplorerService, view: View) -> str:
         query = [f"image = data[{view.image}]  # {_comment(room.query(view).name)}"]
     return "\n".join(
         [
-            f"from partswap import {', '.join(sorted(['Explainer', 'open_dataset', method]))}",
-            *(["from partswap.features.encode import fitted_auxiliary"] if fitted else []),
+            f"from partswap import {', '.join(sorted(['Explainer', *fitting, 'open_dataset', method]))}",
             "",
             f"data = open_dataset({_data(room.config)})",
             f"explainer = Explainer({_model(room.config)}, class_names=data.classes)",
