@@ -15,6 +15,7 @@ from partswap.analysis.tune import Point
 from partswap.cli.main import app
 from partswap.data.base import open_dataset
 from partswap.errors import FileFormatError, SettingError
+from partswap.models import fingerprint
 from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.open import open_classifier
 from partswap.runs.config import RunConfig
@@ -133,6 +134,17 @@ def test_the_numbers_of_a_table_are_those_of_its_runs(folder):
             for metric, column in (("near_kp", "Near-KP"), ("same_kp", "Same-KP")):
                 assert float(rows[place, title][column]) == pytest.approx(100 * made[method][metric][which])
         assert float(rows["all edits", title]["#Edits"]) == pytest.approx(made[method]["edits"]["all"])
+
+
+def test_weights_are_hashed_once_for_all_rows_of_a_table(tmp_path, monkeypatch):
+    hashed, compute = [], fingerprint._hash
+    monkeypatch.setattr(fingerprint, "_hash", lambda text, tensors: hashed.append(text) or compute(text, tensors))
+    settings = {"queries": 1, "distractors": 1, "options": {"per_class": 1}, "workers": 1, "cache": tmp_path / "cache"}
+    config = RunConfig(data="aviary", model="aviary:vgg", auxiliary="aviary", precision="float32", **settings)
+    table = TableContext(config, tmp_path / "runs")
+    for method in ("goyal", "paper", "partswap"):
+        table.run(method)
+    assert len(hashed) == 4  # the classifier, the two parts it is cut into, the auxiliary
 
 
 def test_published_numbers_stand_beside_the_same_data_and_network_only(tmp_path):

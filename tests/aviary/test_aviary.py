@@ -155,3 +155,9 @@ def wing(span):
     assert bare_code(source) != bare_code(source.replace("2", "3"))
     assert bare_code(source) != bare_code(source.replace("return", "print('wing'); return"))
     assert bare_code('x = "text"') != bare_code('x = "other"')
+
+
+def test_the_fingerprint_of_drawn_birds_is_computed_once(monkeypatch):
+    first = Aviary("test", per_class=3, seed=7).fingerprint()
+    monkeypatch.setattr(aviary, "draw", None)
+    assert Aviary("test", per_class=3, seed=7).fingerprint() == first

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from partswap.models import fingerprint
-from partswap.models.fingerprint import model_fingerprint
+from partswap.models.fingerprint import model_fingerprint, weights_digest
 
 CODE = """
 class Wrapper(nn.Module):
@@ -67,3 +67,68 @@ def test_weights_buffers_and_settings_count(module):
     made[2].mean[1] = 1
     made[3] = wrapper(module, side=4)
     assert len({model_fingerprint(each) for each in made}) == 4
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The names of the weights of every full hash that is computed."""
+    hashes, compute = [], fingerprint._hash
+    monkeypatch.setattr(
+        fingerprint, "_hash", lambda text, tensors: hashes.append(list(tensors)) or compute(text, tensors)
+    )
+    return hashes
+
+
+def test_weights_are_hashed_once_per_model(hashed):
+    model = wrapper("mine")
+    assert len({model_fingerprint(model) for _ in range(3)}) == 1
+    assert len({weights_digest(model) for _ in range(3)}) == 1
+    assert len(hashed) == 2
+    beside = wrapper("mine", body=model.body)  # another module with the same tensors, but for the mean
+    beside.mean = model.mean
+    assert model_fingerprint(beside) == model_fingerprint(model)
+    assert len(hashed) == 2
+    assert model_fingerprint(wrapper("mine")) == model_fingerprint(model)
+    assert len(hashed) == 3
+
+
+def test_weights_that_are_gone_are_not_taken_for_others_at_their_place(hashed):
+    for value in range(20):
+        model = nn.Linear(1, 1).requires_grad_(False)
+        model.weight.fill_(value)
+        model.bias.fill_(0)
+        assert weights_digest(model) == fingerprint._hash("", dict(model.named_parameters()))
+        del model
+
+
+def change_data(weight):
+    weight.data[0, 1] += 1e-7
+
+
+def change_array(weight):
+    weight.detach().numpy()[0, 1] += 1e-7
+
+
+def exchange(weight):
+    with torch.no_grad():
+        weight.copy_(weight.flip(0))
+
+
+def replace_storage(weight):
+    weight.data = weight.data + 1
+
+
+@pytest.mark.parametrize("change", [change_data, change_array, exchange, replace_storage])
+def test_a_model_that_was_changed_is_hashed_again(hashed, change):
+    model = wrapper("mine")
+    before = model_fingerprint(model)
+    change(model.body.weight)
+    assert model_fingerprint(model) != before
+    assert len(hashed) == 2
+
+
+def test_weights_made_in_inference_mode_have_a_fingerprint(hashed):
+    with torch.inference_mode():
+        model = wrapper("mine")
+    assert model_fingerprint(model) == model_fingerprint(model) == model_fingerprint(wrapper("mine"))
+    assert len(hashed) == 2

@@ -4,46 +4,95 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Mapping
 from types import CodeType
+from typing import Any, NamedTuple
+from weakref import ref
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 #: To be raised when what one of our own modules computes changes (`Features`, `Trunk`, `PartsDetector`, the small
 #: networks): their code is no part of a fingerprint, so that it can be moved and reworded without making caches anew.
 REVISION = 1
 
 
+#: Digests by the first tensor of a model, so that they go with the model; then by the text before it and all tensors.
+_DIGESTS: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+class _Cached(NamedTuple):
+    """A digest, the tensors it is of, and the state they were in."""
+
+    tensors: list[ref[Tensor]]
+    state: list[tuple[object, ...]]
+    digest: str
+
+
 def model_fingerprint(model: nn.Module) -> str:
-    """Return a key that changes with any weight or buffer, with settings that the model's text shows, and with code.
+    """Return a digest that changes with any weight or buffer, with settings that the model's text shows, and with code.
 
     Code is that of the ``forward`` methods, not of functions they call. Of partswap's own there is `REVISION` instead.
     """
-    kind, summary = type(model), hashlib.blake2b(digest_size=12)
+    kind = type(model)
     name = kind.__name__ if _own(kind) else f"{kind.__module__}.{kind.__qualname__}"
-    summary.update(f"{REVISION}\n{name}\n{model!r}".encode())
     forwards = [inspect.unwrap(module.forward) for module in model.modules()]
-    summary.update("\n".join(sorted({_code(forward) for forward in forwards if not _own(forward)})).encode())
-    _add_weights(summary, model)
-    return summary.hexdigest()
+    code = "\n".join(sorted({_code(forward) for forward in forwards if not _own(forward)}))
+    return _weights_digest_after(f"{REVISION}\n{name}\n{model!r}{code}", model)
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Return a key of the numbers alone; unlike a fingerprint it outlives new versions of libraries."""
-    summary = hashlib.blake2b(digest_size=12)
-    _add_weights(summary, model)
-    return summary.hexdigest()
+    """Return a digest of the numbers alone; unlike a fingerprint it outlives new versions of libraries."""
+    return _weights_digest_after("", model)
 
 
-def _add_weights(summary: hashlib.blake2b, model: nn.Module) -> None:
+def _weights_digest_after(prefix: str, model: nn.Module) -> str:
+    """Return the digest of a text and of a model's weights, which are hashed once per process unless they change.
+
+    Two modules that share their tensors, such as a network and its shadow copy, have them hashed once.
+    """
     # Buffers that are not saved count too: a mean that is subtracted, an order of tokens.
     tensors = {
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),
     }
+    if not tensors:
+        return _hash(prefix, tensors)
+    digests: dict[Any, _Cached] = _DIGESTS.setdefault(next(iter(tensors.values())), {})
+    state = [(name, *_state(tensor)) for name, tensor in tensors.items()]
+    key = prefix, tuple(map(id, tensors.values()))
+    cached = digests.get(key)
+    if cached is None or cached.state != state or any(tensor() is None for tensor in cached.tensors):
+        cached = digests[key] = _Cached([ref(tensor) for tensor in tensors.values()], state, _hash(prefix, tensors))
+    return cached.digest
+
+
+def _state(tensor: Tensor) -> tuple[object, ...]:
+    """Return what changes when a tensor does, at a small part of the cost of hashing it.
+
+    Torch counts the changes it makes, but not those of ``tensor.data`` or of an array that shares the memory: the
+    sum of all bytes, eight at a time, shows those.
+    """
+    values = _bytes(tensor)
+    whole = len(values) - len(values) % 8
+    sums = int(values[:whole].view(np.int64).sum()), int(values[whole:].sum())
+    return tuple(tensor.shape), tensor.dtype, None if tensor.is_inference() else tensor._version, sums
+
+
+def _hash(prefix: str, tensors: Mapping[str, Tensor]) -> str:
+    summary = hashlib.blake2b(prefix.encode(), digest_size=12)
     for name, tensor in sorted(tensors.items()):
         summary.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        summary.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        summary.update(_bytes(tensor).data)
+    return summary.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> NDArray[np.uint8]:
+    values: NDArray[np.uint8] = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    return values
 
 
 def _own(thing: object) -> bool:

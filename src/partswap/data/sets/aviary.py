@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +79,7 @@ class Aviary(Dataset):
 
     def fingerprint(self) -> str:
         """Return a key that changes with the settings and with the way birds are drawn."""
-        drawn = [self.bird(i).pixels.tobytes() for i in range(0, len(self), max(1, len(self) // 3))]
-        # Other libraries show in a few birds; our own drawing may change for one species only.
-        code = [bare_code(path.read_text("utf-8")) for path in sorted(Path(aviary.__file__).parent.glob("[!_]*.py"))]
-        return digest("aviary", self.split, self.per_class, self.seed, drawn, code)
+        return _fingerprint(self.split, self.per_class, self.seed)
 
     def differing_parts(self, first: int, second: int) -> frozenset[str]:
         """Return the parts in which two species truly differ."""
@@ -104,6 +102,15 @@ class Aviary(Dataset):
 
     def _chunk(self, indices: NDArray[np.intp]) -> NDArray[np.uint8]:
         return np.stack([self.bird(int(i)).pixels for i in indices])
+
+
+@cache
+def _fingerprint(split: str, per_class: int, seed: int) -> str:
+    data = Aviary(split, per_class=per_class, seed=seed)
+    drawn = [data.bird(i).pixels.tobytes() for i in range(0, len(data), max(1, len(data) // 3))]
+    # Other libraries show in a few birds; our own drawing may change for one species only.
+    code = [bare_code(path.read_text("utf-8")) for path in sorted(Path(aviary.__file__).parent.glob("[!_]*.py"))]
+    return digest("aviary", split, per_class, seed, drawn, code)
 
 
 def _words(attribute: str) -> str:
