@@ -38,8 +38,9 @@ def explore(
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     from partswap.apps.explorer.serving import serve
     from partswap.apps.security import check_free
+    from partswap.models.model_name import ModelName
 
-    if config.data != "aviary" and config.model.startswith("aviary:"):
+    if config.data != "aviary" and ModelName.parse(config.model).kind == "shipped":
         raise SettingError(f"the data set is {config.data}, and there is no classifier for it.", "Name one: --model.")
     use_threads(threads)
     check_free(host, port)

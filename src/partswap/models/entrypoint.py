@@ -19,13 +19,6 @@ class UnknownLibraryError(UnknownNameError):
     """What stands before the colon of a model's name is neither a library nor a module."""
 
 
-def is_own(name: str) -> bool:
-    """Tell whether a model's name is ``file.py:function`` or ``module:function``."""
-    place, colon, function = name.rpartition(":")
-    dotted = all(part.isidentifier() for part in place.split("."))
-    return bool(colon) and function.isidentifier() and (place.endswith(".py") or dotted)
-
-
 def check_no_file(name: str) -> None:
     """Raise an error if what should name a model is a file: Python without a function, or weights alone."""
     if name.endswith(".py"):
@@ -43,9 +36,8 @@ def check_no_file(name: str) -> None:
         )
 
 
-def call_own(name: str, classes: int | None = None) -> Any:
-    """Return what the function returns; it is given `classes` if it takes an argument of that name."""
-    place, _, function = name.rpartition(":")
+def call_entrypoint(place: str, function: str, classes: int | None = None) -> Any:
+    """Return what a function of a file or module returns; it gets `classes` if it takes an argument of that name."""
     module = _module(place)
     build = getattr(module, function, None)
     if not callable(build):
@@ -63,19 +55,19 @@ def call_own(name: str, classes: int | None = None) -> Any:
         raise
     except Exception as error:  # it is anybody's code
         raise PartswapError(
-            f"{name} failed ({type(error).__name__}: {error}).", "Call it yourself to see where: it takes no arguments."
+            f"{place}:{function} failed ({type(error).__name__}: {error}).",
+            "Call it yourself to see where: it takes no arguments.",
         ) from error
 
 
-def load_own(name: str) -> Any:
-    """Return a thing of a user's file or module by name; a function that takes nothing is called for it."""
-    place, _, thing = name.rpartition(":")
-    named = getattr(_module(place), thing, None)
-    if named is None:
-        raise UnknownNameError(f"{place} has nothing called {thing!r}.", "Check the name after the colon.")
-    if inspect.isfunction(named) and not inspect.signature(named).parameters:
-        return call_own(name)
-    return named
+def load_attribute(place: str, name: str) -> Any:
+    """Return what is called `name` in a user's file or module; a function that takes nothing is called for it."""
+    value = getattr(_module(place), name, None)
+    if value is None:
+        raise UnknownNameError(f"{place} has nothing called {name!r}.", "Check the name after the colon.")
+    if inspect.isfunction(value) and not inspect.signature(value).parameters:
+        return call_entrypoint(place, name)
+    return value
 
 
 def _module(place: str) -> ModuleType:

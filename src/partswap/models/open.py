@@ -14,13 +14,13 @@ from partswap.errors import SettingError, UnknownNameError
 from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
 from partswap.models.checkpoints import Classifier, load_classifier
-from partswap.models.entrypoint import is_own
+from partswap.models.model_name import LIBRARIES, ModelName
 from partswap.models.names import class_names, placeholder_names
 from partswap.models.outputs import outputs_of
 from partswap.models.precision import device_of, dtype_of
 from partswap.models.preprocessing import as_preprocess
 from partswap.models.stated import Stated
-from partswap.models.zoo import LIBRARIES, find_architecture, load_model
+from partswap.models.zoo import find_architecture, load_model
 
 
 def open_classifier(
@@ -44,22 +44,19 @@ def open_classifier(
         raise UnknownNameError(
             "the name of the model is empty.", "Name one, for example resnet50, hf:FOLDER, aviary:vgg."
         )
-    shipped_one = model.startswith("aviary:")
-    if weights is not None and (shipped_one or Path(model).is_dir()):
+    name = ModelName.parse(model)
+    if weights is not None and name.kind in ("shipped", "folder"):
         raise SettingError(f"{model} has weights of its own.", "Leave {weights} out, or name an architecture.")
-    if shipped_one:
-        found = Classifier(
-            shipped.load(model.removeprefix("aviary:")),
-            model,
-            [s.name for s in aviary.all_species()],
-            shipped.PREPROCESS,
-        )
-    elif Path(model).is_dir():
+    if name.kind == "shipped":
+        species = [s.name for s in aviary.all_species()]
+        opened = Classifier(shipped.load(name.name), model, species, shipped.PREPROCESS)
+    elif name.kind == "folder":
         if (Path(model) / "config.json").exists() and not (Path(model) / "model.json").exists():
             return open_classifier(f"hf:{model}", names=names, preprocess=preprocess)
-        found = load_classifier(model)
+        opened = load_classifier(model)
     else:
-        if weights is None and is_architecture(model):  # a network that knows nothing is for tests of the library only
+        # A network that knows nothing is for tests of the library only.
+        if weights is None and name.kind == "architecture":
             find_architecture(model)
             raise SettingError(
                 f"{model} has no weights.",
@@ -67,9 +64,9 @@ def open_classifier(
                 "classifier, hf:FOLDER, or file.py:function.",
             )
         return describe(load_model(model, weights=weights), model, names, preprocess)
-    named = None if names is None else class_names(names, found.model, len(found.classes))
-    prepare = _prepared_as(preprocess, found.model, found.preprocess)
-    return replace(found, classes=named or found.classes, preprocess=prepare)
+    class_list = None if names is None else class_names(names, opened.model, len(opened.classes))
+    prepare = _prepared_as(preprocess, opened.model, opened.preprocess)
+    return replace(opened, classes=class_list or opened.classes, preprocess=prepare)
 
 
 def _prepared_as(preprocess: Any, model: nn.Module, usual: Preprocess | None = None) -> Preprocess:
@@ -95,19 +92,20 @@ def start_of(start: str) -> tuple[str | None, str | Mapping[str, Tensor]]:
     `start` is a file, or names a model: a trained folder, ``hf:FOLDER``, ``file.py:function``, and with official
     weights ``timm:NAME`` or ``torchvision:NAME``.
     """
-    library, colon, _ = start.partition(":")
-    if Path(start).is_file() or not (Path(start).is_dir() or colon):
+    name = ModelName.parse(start)
+    bare = name.kind == "architecture" and not name.place
+    if bare or Path(start).is_file():
         return None, start
-    found = open_classifier(start, "default" if library in LIBRARIES else None)
-    return found.architecture, found.model.state_dict()
+    opened = open_classifier(start, "default" if name.kind == "architecture" and name.place in LIBRARIES else None)
+    return opened.architecture, opened.model.state_dict()
 
 
 def check_start(start: str) -> None:
     """Raise an error, with nothing opened, if there is nothing of this name that a training may start from."""
-    library, colon, _ = start.partition(":")
-    if library in LIBRARIES:
+    name = ModelName.parse(start)
+    if name.kind == "architecture" and name.place in LIBRARIES:
         find_architecture(start)
-    elif not colon and not Path(start).exists():
+    elif name.kind == "architecture" and not name.place and not Path(start).exists():
         raise SettingError(f"there is no file or folder {start} to start from.", "Check the path.")
 
 
@@ -119,15 +117,14 @@ def check_architecture(name: str) -> None:
 
 def anchored(model: str) -> str:
     """Return the name of a model with the absolute path of a file or folder in it."""
-    if model.startswith("hf:"):
-        folder = Path(model.removeprefix("hf:"))
-        return f"hf:{folder.absolute()}" if folder.is_dir() else model
-    file, _, function = model.rpartition(":")
-    return f"{Path(file).absolute()}:{function}" if file.endswith(".py") else model
+    name = ModelName.parse(model, folders=False)
+    return model if name.kind == "architecture" else name.located(_absolute)
+
+
+def _absolute(place: str) -> str:
+    return str(Path(place).absolute()) if Path(place).exists() else place
 
 
 def is_architecture(model: str) -> bool:
     """Tell whether a name stands for an architecture of the zoo, which has no weights of its own."""
-    if model.startswith(("hf:", "aviary:")) or Path(model).is_dir():
-        return False
-    return not is_own(model) or model.partition(":")[0] in LIBRARIES
+    return ModelName.parse(model).kind == "architecture"

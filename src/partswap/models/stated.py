@@ -13,8 +13,9 @@ from torch import nn
 from partswap.errors import FileFormatError, SettingError
 from partswap.inputs.preprocess import Preprocess
 from partswap.inputs.transforms import CustomPreprocess
-from partswap.models.entrypoint import is_own, load_own
+from partswap.models.entrypoint import load_attribute
 from partswap.models.huggingface import HuggingFaceClassifier, read_processor
+from partswap.models.model_name import split_function
 from partswap.models.preprocessing import as_preprocess, preprocess_for
 
 IMAGENET = Preprocess(224, 256)
@@ -111,8 +112,9 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
 
 def _read(text: str) -> Any:
     """Return what `as_preprocess` takes from what names it."""
-    if is_own(text):
-        return load_own(text)
+    function = split_function(text)
+    if function:
+        return load_attribute(*function)
     path = Path(text)
     if path.name == "preprocessor_config.json" and path.is_file():
         return read_processor(str(path.parent))

@@ -14,11 +14,11 @@ from partswap import _vision
 from partswap.errors import PartswapError, SettingError, UnknownNameError, suggest
 from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
-from partswap.models.entrypoint import UnknownLibraryError, call_own, check_no_file, is_own
+from partswap.models.entrypoint import UnknownLibraryError, call_entrypoint, check_no_file
 from partswap.models.huggingface import load_folder
+from partswap.models.model_name import LIBRARIES, ModelName
 from partswap.models.weights import load_strictly, read_weights, start_from
 
-LIBRARIES = ("torchvision", "timm", "partswap")
 #: How files of weights end.
 WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx")
 
@@ -61,8 +61,9 @@ def load_model(
             f"weights is {str(weights)!r} and start is {str(start)!r}.",
             "Pass weights for a classifier that is ready, start for one that is to be trained.",
         )
-    if name.startswith(("hf:", "aviary:")) or (is_own(name) and name.partition(":")[0] not in LIBRARIES):
-        return _foreign(name, weights, classes, start)
+    parsed = ModelName.parse(name, folders=False)
+    if parsed.kind != "architecture":
+        return _with_own_weights(parsed, weights, classes, start)
     library, architecture = find_architecture(name)
     official = weights == "default"
     if official and library == "partswap":
@@ -91,17 +92,20 @@ def load_model(
     return model.eval()
 
 
-def _foreign(name: str, weights: str | Path | None, classes: int | None, start: str | Path | None) -> nn.Module:
+def _with_own_weights(
+    name: ModelName, weights: str | Path | None, classes: int | None, start: str | Path | None
+) -> nn.Module:
     """Return a model that brings its own weights, or takes those of a file."""
-    if name.startswith("aviary:"):
-        model = shipped.load(name.removeprefix("aviary:"))
-        model.preprocess = shipped.PREPROCESS  # type: ignore[assignment]
+    model: Any
+    if name.kind == "shipped":
+        model = shipped.load(name.name)
+        model.preprocess = shipped.PREPROCESS
     else:
-        model = load_folder(name.removeprefix("hf:"), classes) if name.startswith("hf:") else _own(name, classes)
+        model = load_folder(name.place, classes) if name.kind == "huggingface" else _from_function(name, classes)
     if not isinstance(model, nn.Module):
-        raise PartswapError(f"{name} returned a {type(model).__name__}.", "Let it return a torch.nn.Module.")
+        raise PartswapError(f"{name.text} returned a {type(model).__name__}.", "Let it return a torch.nn.Module.")
     if weights == "default":
-        raise SettingError(f"{name} brings its own weights.", "Leave the weights out, or give a file.")
+        raise SettingError(f"{name.text} brings its own weights.", "Leave the weights out, or give a file.")
     if weights is not None:
         load_strictly(model, read_weights(weights), str(weights))
     if start is not None:
@@ -109,15 +113,15 @@ def _foreign(name: str, weights: str | Path | None, classes: int | None, start: 
     return model.eval()
 
 
-def _own(name: str, classes: int | None) -> Any:
+def _from_function(name: ModelName, classes: int | None) -> Any:
     """Return what a function returns; if it is in no module, what is meant may be a network of the zoo."""
     try:
-        return call_own(name, classes)
+        return call_entrypoint(name.place, name.name, classes)
     except UnknownLibraryError as error:
-        place, _, function = name.rpartition(":")
-        close = suggest(function, _every_name()) if function not in _every_name() else f"Did you mean {function!r}?"
+        function, names = name.name, _every_name()
+        close = suggest(function, names) if function not in names else f"Did you mean {function!r}?"
         if function == "default":
-            close = f"If you mean its official weights: name {place!r}, and default as {{weights}}."
+            close = f"If you mean its official weights: name {name.place!r}, and default as {{weights}}."
         raise UnknownNameError(error.problem, f"{close} {error.fix}".strip()) from error
 
 
@@ -134,14 +138,14 @@ def model_names(library: str) -> list[str]:
 def find_architecture(name: str) -> tuple[str, str]:
     """Return the library that has an architecture, and its name there; an unknown name is an error."""
     check_no_file(name)
-    library, colon, architecture = name.partition(":")
-    if colon and library not in LIBRARIES:
+    parsed = ModelName.parse(name, folders=False)
+    library, architecture = parsed.place, parsed.name
+    if library and library not in LIBRARIES:
         raise UnknownNameError(
             f"there is no library {library!r} of models.",
             f"Known: {', '.join((*LIBRARIES, 'hf', 'file.py:function'))}.",
         )
-    libraries = (library,) if colon else LIBRARIES
-    architecture = architecture if colon else name
+    libraries = (library,) if library else LIBRARIES
     # Names of timm, and only those, may carry a tag of the weights: "vit_small_patch14_dinov2.lvd142m".
     bare, _, tag = architecture.partition(".")
     for each in libraries:

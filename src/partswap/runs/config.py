@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from partswap.errors import FileFormatError, SettingError, suggest
+from partswap.models.model_name import ModelName, split_function
 from partswap.utils.options import AUXILIARY_HELP, MODEL_HELP, check_options, parse_options
 from partswap.utils.registry import registered
 
@@ -196,15 +197,7 @@ class RunConfig(BaseModel):
                 return text
             return str(next((folder / text for folder in (*where, Path.cwd()) if (folder / text).exists()), text))
 
-        def network(text: str) -> str:
-            if text.startswith("hf:"):
-                return f"hf:{place(text.removeprefix('hf:'))}"
-            file, _, function = text.rpartition(":")
-            if file.endswith(".py"):
-                return f"{place(file)}:{function}"
-            return found if Path(found := place(text)).is_dir() else text
-
-        changes: dict[str, Any] = {"model": network(self.model)}
+        changes: dict[str, Any] = {"model": ModelName.parse(self.model).located(place)}
         if self.path is not None:
             changes["path"] = Path(place(str(self.path)))
         if self.weights is not None:
@@ -212,9 +205,8 @@ class RunConfig(BaseModel):
         if self.classes is not None:
             changes["classes"] = place(self.classes)
         if self.preprocess is not None:
-            file, colon, thing = self.preprocess.rpartition(":")
-            own = colon and file.endswith(".py")
-            changes["preprocess"] = f"{place(file)}:{thing}" if own else place(self.preprocess)
+            file, name = split_function(self.preprocess) or ("", "")
+            changes["preprocess"] = f"{place(file)}:{name}" if file.endswith(".py") else place(self.preprocess)
         if self.auxiliary is not None:
             changes["auxiliary"] = self._auxiliary(place)
         return self.with_(**changes)
