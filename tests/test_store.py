@@ -10,9 +10,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from platformdirs import windows
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
 
 from partswap.errors import FileFormatError, PartswapError, ShapeError, WriteError
 from partswap.models.auxiliaries.learned import record_training
@@ -190,6 +194,22 @@ def test_the_cache_folder_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.delenv("PARTSWAP_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache() == tmp_path / "partswap"
+
+
+@pytest.mark.parametrize(
+    ("system", "place"),
+    [(MacOS, "Library/Caches/partswap"), (Unix, ".cache/partswap"), (windows.Windows, "partswap/Cache")],
+)
+def test_the_cache_is_where_the_system_has_caches_unless_an_old_one_is_there(system, place, tmp_path, monkeypatch):
+    for name in ("PARTSWAP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
+    monkeypatch.setattr(platformdirs, "PlatformDirs", system)
+    assert default_cache() == tmp_path / place
+    (tmp_path / ".cache/partswap").mkdir(parents=True)
+    assert default_cache() == tmp_path / ".cache/partswap"
 
 
 def test_json_is_whole_or_absent(tmp_path):

@@ -73,11 +73,12 @@ def test_files_say_it(tmp_path):
     for wrong, says in {
         Stated("nowhere.json"): "imagenet, 0-1, a JSON file",
         Stated(size="9x"): "--size is '9x'",
-        Stated(mean="a,b"): "--mean is 'a,b'",
         Stated(function.preprocess, size=9): "prepared by prepare, whose size",
     }.items():
         with pytest.raises(SettingError, match=says):
             wrong.of(nn.Conv2d(1, 4, 3))
+    with pytest.raises(SettingError, match="--mean is 'a,b'"):  # before there is a model
+        Stated(mean="a,b")
     with pytest.raises(FileFormatError, match="is no JSON"):
         Stated(str(tmp_path / "bad.json")).of(model)
 

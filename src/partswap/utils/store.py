@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 from numpy.typing import NDArray
 
 from partswap.errors import FileFormatError, PartswapError, SettingError, ShapeError, WriteError
@@ -38,10 +39,14 @@ RESUMES = ": it goes on from here."
 
 
 def default_cache() -> Path:
-    """Return where caches go by default: ``$PARTSWAP_CACHE``, else the user's cache folder."""
+    """Return where caches go by default: ``$PARTSWAP_CACHE``, else the user's cache folder as the system has it.
+
+    Earlier versions had ``~/.cache/partswap`` on every system: it is used on if it is there.
+    """
     if "PARTSWAP_CACHE" in os.environ:
         return Path(os.environ["PARTSWAP_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "partswap"
+    previous = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "partswap"
+    return previous if previous.is_dir() else platformdirs.user_cache_path("partswap", appauthor=False)
 
 
 def digest_of(key: Mapping[str, Any]) -> str:
