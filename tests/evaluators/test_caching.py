@@ -10,8 +10,11 @@ import torch
 from partswap.evaluators import CachingEvaluator, HeadPlan, caching
 from partswap.grid import GridShape
 from partswap.search import METHODS
+from partswap.search.cache import SearchCache
+from partswap.search.methods.hard import Hard
 from partswap.search.problem import Problem
 from partswap.search.settings import SearchSettings
+from partswap.utils.cancel import CancelledError, CancelToken
 from small_heads import make_head
 
 KINDS = ("pooled", "flattened", "convolutional")
@@ -31,7 +34,7 @@ def posed(kind: str, seed: int = 0) -> tuple[HeadPlan, Problem]:
 @pytest.mark.parametrize("screen", [12, None])
 def test_a_repeated_search_finds_what_a_fresh_one_finds(kind, screen):
     plan, problem = posed(kind)
-    kept = replace(problem, remember=True)
+    kept = replace(problem, cache=SearchCache())
     for lam, beam, tau in ((0.4, 4, "auto"), (0.1, 4, "auto"), (0.1, 1, 0.2), (1.0, 6, 0.2), (0.4, 4, "auto")):
         method = METHODS.get("partswap")(lam=lam, beam=beam, tau=tau, screen=screen, max_edits=4)
         mine, fresh = method.solve(plan, kept), method.solve(plan, problem)
@@ -46,7 +49,7 @@ def test_a_repeated_search_finds_what_a_fresh_one_finds(kind, screen):
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_computed_twice(kind):
     plan, problem = posed(kind)
-    problem = replace(problem, remember=True)
+    problem = replace(problem, cache=SearchCache())
     method = METHODS.get("partswap")(screen=12, max_edits=3)
     first = method.solve(plan, problem)
     evaluator = problem.evaluator(plan, method.memory_mb)
@@ -62,11 +65,11 @@ def test_nothing_is_computed_twice(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_fewer_distractors_share_what_is_known(kind):
     plan, problem = posed(kind)
-    whole = replace(problem, remember=True)
+    whole = replace(problem, cache=SearchCache())
     method = METHODS.get("partswap")(screen=12, max_edits=3)
     method.solve(plan, whole)
     for count in (1, 3):
-        few = whole.narrowed(count, whole.about)
+        few = whole.with_first_distractors(count, whole.about)
         fresh = Problem.of(
             problem.query,
             problem.distractors[:count],
@@ -86,7 +89,7 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
     monkeypatch.setattr(caching, "KEPT_BYTES", 0)
     monkeypatch.setattr(caching, "KEPT_LEAST", 2)
     plan, problem = posed("convolutional")
-    kept = replace(problem, remember=True)
+    kept = replace(problem, cache=SearchCache())
     for lam in (0.4, 0.1, 1.0):
         method = METHODS.get("partswap")(lam=lam, screen=12, max_edits=3)
         assert method.solve(plan, kept).edits == method.solve(plan, problem).edits
@@ -95,26 +98,41 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
 
 def test_similarity_is_cached_per_temperature_and_bounded():
     _, problem = posed("pooled")
-    cached = replace(problem, remember=True)
+    cached = replace(problem, cache=SearchCache())
     ours, paper = SearchSettings(tau=0.1), SearchSettings(tau=0.1, objective="paper")
     assert cached.similarity(ours) is cached.similarity(ours)
     assert cached.similarity(paper) is not cached.similarity(ours)
     for k in range(1, 30):
         settings = SearchSettings(tau=k / 10)
         assert torch.equal(cached.similarity(settings).log, problem.similarity(settings).log)
-    assert len(cached._similarities) <= 8
-    assert len(problem._similarities) == 0
+    assert len(cached.cache) <= 8
+    assert problem.cache is None
 
 
-def test_a_search_nobody_waits_for_can_be_ended():
+@pytest.mark.parametrize("cache", [None, SearchCache()])
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_search_nobody_waits_for_is_stopped(name, cache):
     plan, problem = posed("pooled")
-    problem = replace(problem, remember=True)
-    evaluator = problem.evaluator(plan, 1024)
+    problem = replace(problem, cache=cache)
+    cancel = CancelToken(lambda: True)
+    method = Hard(by="clusters", clusters=2) if name == "hard" else METHODS.get(name)()
+    with pytest.raises(CancelledError):
+        method.solve(plan, problem, cancel)
+    assert cancel.progress == 0
+    assert method.solve(plan, problem).edits == method.solve(plan, replace(problem, cache=None)).edits
 
-    def stop(edits: int) -> None:
-        assert edits == 0  # the query itself is looked at first
-        raise KeyboardInterrupt
 
-    evaluator.pulse = stop
-    with pytest.raises(KeyboardInterrupt):
-        METHODS.get("partswap")().solve(plan, problem)
+def test_a_search_is_stopped_between_batches_and_tells_how_far_it_is():
+    plan, problem = posed("flattened")
+    checks = []
+
+    class Recorded(CancelToken):
+        def check(self, progress=None):
+            checks.append(progress)
+            super().check(progress)
+
+    cancel = Recorded(lambda: len(checks) > 5)
+    with pytest.raises(CancelledError):
+        METHODS.get("partswap")(lam=0, max_edits=6, memory_mb=0.5).solve(plan, problem, cancel)
+    assert len(checks) == 6
+    assert None in checks  # within one depth

@@ -17,6 +17,7 @@ from partswap.errors import MemoryBudgetError, NonFiniteError
 from partswap.evaluators.costs import Run
 from partswap.evaluators.onednn import multiply
 from partswap.grid import GridShape, to_cells
+from partswap.utils.cancel import CancelToken
 
 #: Among what is measured of a head: whether gradients pass through it.
 GRADIENTS = ("gradients",)
@@ -91,6 +92,8 @@ class SwapEvaluator(ABC):
         self.activation: Activation = "softmax"
         #: Costs that were measured; a plan shares them among its evaluators, since they depend on the head only.
         self.measured: dict[tuple[object, ...], Any] = {}
+        #: Stops a search between batches.
+        self.cancel = CancelToken()
 
     @abstractmethod
     def prepare(self, cells: Tensor) -> Prepared:
@@ -176,6 +179,7 @@ class SwapEvaluator(ABC):
         scores, flipped = [], []
         size = self.chunk_size
         for s, a, b in zip(state.split(size), i.split(size), j.split(size), strict=True):
+            self.cancel.check()
             logits = self.check(self.logits(prepared, s, a, b))
             scores.append(self.score(logits, target))
             flipped.append(logits.argmax(1) == target)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from partswap.evaluators.base import Prepared, SwapEvaluator
+from partswap.utils.cancel import CancelToken
 
 #: Memory for what is remembered; whatever it is, a few grids are.
 KEPT_BYTES, KEPT_LEAST = 160 * 2**20, 24
@@ -41,28 +42,32 @@ class CacheEntry:
 
 
 class CachingEvaluator(SwapEvaluator):
-    """Answers from memory what `inner` was asked before.
-
-    `pulse` is called before anything is computed, with how many edits the grids looked at have; it may raise an
-    error to end a search that nobody waits for.
-    """
+    """Answers from memory what `inner` was asked before."""
 
     def __init__(self, inner: SwapEvaluator) -> None:
         self.inner, self.name = inner, inner.name
         self.head, self.context, self.shape = inner.head, inner.context, inner.shape
         self.query, self.donors, self.memory_bytes = inner.query, inner.donors, inner.memory_bytes
         self.measured, self.activation = inner.measured, inner.activation
-        self.pulse: Callable[[int], None] | None = None
         self._known: OrderedDict[Edits, CacheEntry] = OrderedDict()
         # Of every pair: two gains, a score, a flip.
         kept = min(KEPT_BYTES, inner.memory_bytes // 4)
         self._most = max(KEPT_LEAST, kept // (13 * self.shape.cells * len(self.donors)))
 
-    def narrowed(self, donors: int) -> CachingEvaluator:
-        """Return the evaluator of swaps with the first donors only; both remember what either finds out."""
-        made = copy.copy(self)
-        made.donors = self.donors[:donors]
-        return made
+    @property
+    def cancel(self) -> CancelToken:
+        """Stops a search; what is computed, the inner evaluator computes."""
+        return self.inner.cancel
+
+    @cancel.setter
+    def cancel(self, token: CancelToken) -> None:
+        self.inner.cancel = token
+
+    def with_first_cells(self, cells: int) -> CachingEvaluator:
+        """Return the evaluator of swaps for the first distractor cells only; both share what either computes."""
+        narrow = copy.copy(self)
+        narrow.donors = self.donors[:cells]
+        return narrow
 
     def prepare(self, cells: Tensor) -> Prepared:
         """Prepare grids given as cells ``(states, h*w, d)``, of which nothing is known."""
@@ -99,7 +104,6 @@ class CachingEvaluator(SwapEvaluator):
     def advance(self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor) -> Prepared:
         """Return the grids after these swaps, prepared."""
         assert isinstance(prepared, Tracked)
-        self._beat(prepared)
         found = self.inner.advance(prepared.inner, state, i, j)
         edits = [prepared.edits[s] | {(a, b)} for s, a, b in zip(state.tolist(), i.tolist(), j.tolist(), strict=True)]
         return _tracked(found, edits)
@@ -111,7 +115,6 @@ class CachingEvaluator(SwapEvaluator):
     def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
         """Yield for every state what each swap would change to first order; computed of new grids only."""
         assert isinstance(prepared, Tracked)
-        self._beat(prepared)
         known = [self._of(edits) for edits in prepared.edits]
         new = [k for k, one in enumerate(known) if (target, leads) not in one.gains]
         if new:
@@ -126,7 +129,6 @@ class CachingEvaluator(SwapEvaluator):
     ) -> tuple[Tensor, Tensor]:
         """Return the target's log probability and whether the decision flips; only new swaps are evaluated."""
         assert isinstance(prepared, Tracked)
-        self._beat(prepared)
         known = [self._scores(edits, target) for edits in prepared.edits]
         scores, flipped = (torch.stack(kind)[state, i, j] for kind in zip(*known, strict=True))
         new = scores.isnan().nonzero().flatten()
@@ -140,10 +142,6 @@ class CachingEvaluator(SwapEvaluator):
                 known[number][0][a[mine], b[mine]] = found[mine]
                 known[number][1][a[mine], b[mine]] = turns[mine]
         return scores, flipped
-
-    def _beat(self, prepared: Tracked) -> None:
-        if self.pulse is not None:
-            self.pulse(max(map(len, prepared.edits), default=0))
 
     def _of(self, edits: Edits) -> CacheEntry:
         found = self._known.setdefault(edits, CacheEntry())

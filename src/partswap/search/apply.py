@@ -14,6 +14,7 @@ from partswap.evaluators import HeadPlan
 from partswap.results.counterfactual import Counterfactual, Step
 from partswap.search.methods.base import Method
 from partswap.search.problem import Problem
+from partswap.utils.cancel import CancelToken
 
 
 def apply_edits(
@@ -23,6 +24,7 @@ def apply_edits(
     *,
     method: str = "own swaps",
     memory_mb: float = 1024,
+    cancel: CancelToken | None = None,
 ) -> Counterfactual:
     """Return the counterfactual of edits ``(query cell, distractor cell)``, made in this order.
 
@@ -37,16 +39,17 @@ def apply_edits(
     if len({i for i, _ in edits}) < len(edits):
         raise SettingError("a cell of the query is swapped twice.", "Leave one of the swaps out.")
     with torch.inference_mode(False), torch.no_grad():
-        evaluator, target, before = problem.begin(head, memory_mb)
+        evaluator, target, before = problem.setup(head, memory_mb, cancel)
         prepared, steps = evaluator.start, []
-        for i, j in edits:
+        for number, (i, j) in enumerate(edits):
+            evaluator.cancel.check(number)
             at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
             prepared = evaluator.advance(prepared, *at)
             logits = prepared.logits[0]
             said = evaluator.probabilities(logits)
             steps.append(Step(float(said[target]), int(logits.argmax()), own=float(said[before.predicted])))
     found = {"evaluator": evaluator.name}
-    return problem.answer(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))
+    return problem.to_counterfactual(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,6 @@ class OwnSwaps(Method):
         """Return no settings: the result holds the edits."""
         return {}
 
-    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
-        """Say what the model makes of each swap."""
-        return apply_edits(head, problem, self.edits, method=self.name, memory_mb=self.memory_mb)
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem, cancel: CancelToken | None = None) -> Counterfactual:
+        """Return the counterfactual of the swaps."""
+        return apply_edits(head, problem, self.edits, method=self.name, memory_mb=self.memory_mb, cancel=cancel)

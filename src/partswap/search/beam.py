@@ -95,6 +95,7 @@ class BeamSearch:
         usual: Path | None = None  # what is taken if the judge accepts nothing
         patience = DEEPER
         for depth in range(limit):
+            self.evaluator.cancel.check(depth)
             if usual is None and self._out_of_reach(prepared, limit - depth):
                 self.gave_up = True
                 break

@@ -20,6 +20,7 @@ from partswap.search.prefilter import prefilter
 from partswap.search.problem import Problem
 from partswap.search.semantic import resolve_tau
 from partswap.search.settings import SearchSettings, changed
+from partswap.utils.cancel import CancelToken
 from partswap.utils.notes import Note
 
 DEFAULT = SearchSettings()
@@ -41,6 +42,7 @@ def find_counterfactual(
     allowed: Tensor | None = None,
     relax: bool = False,
     settings: SearchSettings = DEFAULT,
+    cancel: CancelToken | None = None,
     **changes: Any,
 ) -> Counterfactual:
     """Find which cells of the query must be replaced by which cells of the distractors.
@@ -66,6 +68,8 @@ def find_counterfactual(
         When the allowed pairs have run out, go on with the others instead.
     settings : SearchSettings
         How to search.
+    cancel : CancelToken, optional
+        Stops the search: it is checked between batches, and raises `CancelledError`.
     **changes
         Single settings that differ: ``lam=0.2, beam=1``.
 
@@ -86,7 +90,7 @@ def find_counterfactual(
     True
     """
     problem = Problem.of(query, distractors, target, query_aux=query_aux, distractor_aux=distractor_aux)
-    return search(head, problem, changed(settings, **changes), allowed=allowed, relax=relax)
+    return search(head, problem, changed(settings, **changes), allowed=allowed, relax=relax, cancel=cancel)
 
 
 def search(
@@ -98,6 +102,7 @@ def search(
     relax: bool = False,
     method: str = "",
     semantic: bool = True,
+    cancel: CancelToken | None = None,
 ) -> Counterfactual:
     """Solve a problem; `method` is the name its result carries. Without `semantic`, auxiliary grids do not count."""
     started = time.perf_counter()
@@ -109,7 +114,7 @@ def search(
     limit = min(settings.max_edits or problem.shape.cells, problem.shape.cells)
     # Gradients are needed for screening, so a caller's inference mode is left for the time being.
     with torch.inference_mode(False), torch.no_grad():
-        evaluator, target, before = problem.begin(head, settings.memory_mb)
+        evaluator, target, before = problem.setup(head, settings.memory_mb, cancel)
         loop = BeamSearch(evaluator, target, similarity, settings, problem.judge)
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
     found: dict[str, Any] = {"evaluator": evaluator.name}
@@ -118,7 +123,7 @@ def search(
         found |= {"gave_up": Note("unreachable", text), "advice": ADVICE[evaluator.context is not None]}
     if allowed is not None and relax:
         found["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
-    return problem.answer(
+    return problem.to_counterfactual(
         target,
         before,
         best.edits,

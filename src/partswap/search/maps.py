@@ -18,7 +18,7 @@ def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, HeatMap
     """Return maps by name: the best first-order gain of each query cell, and SCOUT's of query and donor."""
     settings = Scout()
     with torch.inference_mode(False), torch.no_grad():
-        evaluator, target, _ = problem.begin(head, settings.memory_mb)
+        evaluator, target, _ = problem.setup(head, settings.memory_mb)
         gain = next(iter(evaluator.gains(evaluator.start, target, leads=False)))[0].amax(1).view(*problem.shape)
     query = FeatureGrids(problem.query[None], problem.context)
     mine, theirs = settings.maps(head, query, problem.distractors[donor], target)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
-from partswap.evaluators import CachingEvaluator, HeadPlan, SwapEvaluator
+from partswap.evaluators import HeadPlan, SwapEvaluator
 from partswap.grid import FeatureGrids, GridShape, check_grid, resize_grid
 from partswap.models.names import class_index
 from partswap.results.counterfactual import Counterfactual, Edit, Provenance, Step
+from partswap.search.cache import SearchCache
 from partswap.search.semantic import (
     centered,
     cosines,
@@ -24,11 +25,10 @@ from partswap.search.semantic import (
     temperature,
 )
 from partswap.search.settings import SearchSettings
+from partswap.utils.cancel import CancelToken
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
-#: Temperatures whose similarity a problem remembers.
-SIMILARITIES = 8
 
 
 class Similarity(NamedTuple):
@@ -55,9 +55,8 @@ class Problem:
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
     #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
     judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
-    #: Whether searches share what they compute: the evaluator, what it found out, the similarity. For many searches of
-    #: one problem with other settings; it takes memory.
-    remember: bool = False
+    #: what searches of this problem share; None: each computes everything itself
+    cache: SearchCache | None = None
 
     @classmethod
     def of(cls, query: Tensor | FeatureGrids, distractors: Tensor | FeatureGrids, target: int, **known: Any) -> Problem:
@@ -115,9 +114,15 @@ class Problem:
         found = resize_grid(mine[None].to(device), self.shape)[0], resize_grid(theirs.to(device), self.shape)
         return centered(*found, self.aux_widths) if self.aux_widths else found
 
-    def begin(self, head: nn.Module | HeadPlan, memory_mb: float) -> tuple[SwapEvaluator, int, Step]:
-        """Return the evaluator of swaps, the target as an index, and what the model says of the unedited query."""
+    def setup(
+        self, head: nn.Module | HeadPlan, memory_mb: float, cancel: CancelToken | None = None
+    ) -> tuple[SwapEvaluator, int, Step]:
+        """Return the evaluator of swaps, the target as an index, and what the model says of the unedited query.
+
+        The evaluator checks `cancel` between its batches.
+        """
         evaluator = self.evaluator(head, memory_mb)
+        evaluator.cancel = CancelToken() if cancel is None else cancel
         logits = evaluator.start.logits
         target = class_index(self.target, logits.shape[1])
         return evaluator, target, first_step(logits[0], target, evaluator.probabilities(logits[0]))
@@ -133,50 +138,31 @@ class Problem:
             raise SettingError("the semantic term needs auxiliary grids.", "Pass query_aux and distractor_aux.")
         tau = resolve_tau(settings, self.auxiliary_tau)
         tau = temperature(self.cosine) if tau == "auto" else tau
-        if (tau, settings.softmax) in self._similarities:
-            return self._similarities[tau, settings.softmax]
-        log = log_similarity(self.cosine, tau) if settings.softmax else recurring_similarity(*self.aux, tau)
-        similarity = Similarity(log, tau)
-        if self.remember:
-            while len(self._similarities) >= SIMILARITIES:
-                del self._similarities[next(iter(self._similarities))]
-            self._similarities[tau, settings.softmax] = similarity
-        return similarity
+        compute = partial(_similarity, self.cosine, *self.aux, tau, softmax=settings.softmax)
+        return compute() if self.cache is None else self.cache.similarity((tau, settings.softmax), compute)
 
     def evaluator(self, head: nn.Module | HeadPlan, memory_mb: float) -> SwapEvaluator:
-        """Return the evaluator of swaps; of a problem that remembers, always the same one."""
-        if self.remember and (head, memory_mb) in self._evaluators:
-            return self._evaluators[head, memory_mb]
-        plan = head if isinstance(head, HeadPlan) else HeadPlan(head, self.shape)
-        found = plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
-        if not self.remember:
-            return found
-        return self._evaluators.setdefault((head, memory_mb), CachingEvaluator(found))
+        """Return the evaluator of swaps; of a problem with a cache, always the same one."""
 
-    def narrowed(self, count: int, about: Provenance) -> Problem:
-        """Return the problem with its first distractors only; what evaluators remember is shared between the two."""
+        def make() -> SwapEvaluator:
+            plan = head if isinstance(head, HeadPlan) else HeadPlan(head, self.shape)
+            return plan.evaluator(self.query, self.distractors, int(memory_mb * 2**20), self.context)
+
+        return make() if self.cache is None else self.cache.evaluator((head, memory_mb), make)
+
+    def with_first_distractors(self, count: int, about: Provenance) -> Problem:
+        """Return the problem with its first distractors only; evaluators of the two share what they compute."""
         cells = self.shape.cells * count
-        made = replace(
+        return replace(
             self,
             distractors=self.distractors[:count],
             distractor_aux=None if self.distractor_aux is None else self.distractor_aux[:count],
             distractor_parts=None if self.distractor_parts is None else self.distractor_parts[:cells],
             about=about,
+            cache=None if self.cache is None else self.cache.with_first_cells(cells),
         )
-        for key, evaluator in self._evaluators.items():
-            if isinstance(evaluator, CachingEvaluator):
-                made._evaluators[key] = evaluator.narrowed(cells)
-        return made
 
-    @cached_property
-    def _similarities(self) -> dict[tuple[float, bool], Similarity]:
-        return {}
-
-    @cached_property
-    def _evaluators(self) -> dict[tuple[Any, float], SwapEvaluator]:
-        return {}
-
-    def answer(
+    def to_counterfactual(
         self,
         target: int,
         before: Step,
@@ -199,6 +185,11 @@ class Problem:
             pictures=self.about.pictures,
             **search,
         )
+
+
+def _similarity(cosine: Tensor, query_aux: Tensor, distractor_aux: Tensor, tau: float, *, softmax: bool) -> Similarity:
+    log = log_similarity(cosine, tau) if softmax else recurring_similarity(query_aux, distractor_aux, tau)
+    return Similarity(log, tau)
 
 
 def first_step(logits: Tensor, target: int, probabilities: Tensor) -> Step:

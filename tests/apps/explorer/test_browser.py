@@ -17,10 +17,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from devices import DESKTOP, PHONE
 from partswap import Counterfactual, aviary
 from partswap.apps.explorer import server
-from partswap.apps.explorer.scheduler import OutdatedError
 from partswap.apps.explorer.server import ExplorerState, make_app
 from partswap.apps.explorer.view import View, read_view
 from partswap.apps.security import served_app
+from partswap.utils.cancel import CancelledError
 
 #: Machines can be busy.
 SLOW = 60_000
@@ -381,9 +381,9 @@ def test_a_long_search_shows_progress_and_can_be_stopped(page, site, monkeypatch
             return solve(view)
         try:
             for k in range(3000):
-                site.room.pulse(k // 50)
+                site.room.cancel.check(k // 50)
                 time.sleep(0.01)
-        except OutdatedError:
+        except CancelledError:
             ended.append(view)
             raise
         return solve(view)

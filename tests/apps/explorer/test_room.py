@@ -11,7 +11,7 @@ import pytest
 
 from partswap.apps.explorer.cells import matches_of
 from partswap.apps.explorer.memory import resident_bytes
-from partswap.apps.explorer.scheduler import BusyError, OutdatedError, RequestScheduler
+from partswap.apps.explorer.scheduler import BusyError, RequestScheduler
 from partswap.apps.explorer.server import ExplorerState
 from partswap.apps.explorer.service import PROBLEMS, Kept
 from partswap.apps.explorer.view import View
@@ -19,6 +19,7 @@ from partswap.errors import ClassIndexError, ImageError, PartswapError
 from partswap.metrics.clarity import CRITERIA, clarity
 from partswap.search.apply import apply_edits
 from partswap.search.problem import Problem
+from partswap.utils.cancel import CancelledError
 
 
 def test_the_examples_are_a_clear_one_a_hard_one_and_a_mistake(site):
@@ -175,13 +176,13 @@ def test_one_search_at_a_time_and_the_latest_only():
         await asyncio.to_thread(begun.wait, 10)
         tasks += [asyncio.create_task(desk.do("tab", lambda k=k: work(k))) for k in range(1, 6)]
         await asyncio.sleep(0.05)
-        with pytest.raises(OutdatedError):
-            desk.pulse(0)  # the running one learns that nobody waits for it
+        with pytest.raises(CancelledError):
+            desk.cancel.check(0)  # the running one learns that nobody waits for it
         go.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     found = asyncio.run(scenario())
-    assert [isinstance(one, OutdatedError) for one in found[1:5]] == [True] * 4
+    assert [isinstance(one, CancelledError) for one in found[1:5]] == [True] * 4
     assert found[5] == 5
     assert order == [0, 5]
     assert most == [1]
@@ -208,7 +209,7 @@ def long_work(desk: RequestScheduler, done: list[str], reached: threading.Event)
     """Work for ten seconds, unless nobody waits for it."""
     reached.set()
     for _ in range(1000):
-        desk.pulse(0)
+        desk.cancel.check(0)
         threading.Event().wait(0.01)
     done.append("long")
 
@@ -273,14 +274,8 @@ def test_an_outdated_search_ends_early(site):
     room = site.room
     view = room.settled(View(image=1))
 
-    def stop(edits: int) -> None:
-        raise OutdatedError("something else was asked for.", "")
-
-    room.problem(view)
-    room.pulse = stop
-    with pytest.raises(OutdatedError):
+    with pytest.raises(CancelledError), room.cancel.when(lambda: True):
         room.solve(view)
-    room.pulse = lambda edits: None
     assert len(room.solve(view)) > 0
 
 
@@ -299,11 +294,11 @@ def test_progress_is_told_and_work_can_be_stopped():
     def work() -> None:
         try:
             for k in range(1000):
-                desk.pulse(k // 10)
+                desk.cancel.check(k // 10)
                 if k == 25:
                     reached.set()
                 threading.Event().wait(0.01)
-        except OutdatedError:
+        except CancelledError:
             ended.append("early")
             raise
 
@@ -317,7 +312,7 @@ def test_progress_is_told_and_work_can_be_stopped():
         assert not desk.progress("another").running
         desk.stop("another")
         desk.stop("tab")
-        with pytest.raises(OutdatedError):
+        with pytest.raises(CancelledError):
             await task
 
     asyncio.run(scenario())

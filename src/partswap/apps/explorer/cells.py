@@ -44,7 +44,7 @@ def matches_of(room: ExplorerService, view: View, cell: int) -> Matches:
         raise SettingError(f"there is no cell {cell}.", f"Use one below {problem.shape.cells}.")
     made = tuple(swap for swap in view.swaps or () if swap[0] != cell)
     with torch.inference_mode(False), torch.no_grad():
-        evaluator, target, _ = problem.begin(room.explainer.plan, room.evaluator_mb)
+        evaluator, target, _ = problem.setup(room.explainer.plan, room.evaluator_mb, room.cancel)
         prepared = evaluator.start
         for i, j in made:
             at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]

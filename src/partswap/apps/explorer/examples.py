@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partswap.apps.explorer.scheduler import OutdatedError
 from partswap.apps.explorer.view import MOST_DISTRACTORS, View
 from partswap.errors import PartswapError
 from partswap.metrics import Evidence
 from partswap.metrics.clarity import CRITERIA, clarity, clearest_first
 from partswap.results.counterfactual import Counterfactual
+from partswap.utils.cancel import CancelledError
 from partswap.utils.progress import Track, no_progress
 
 #: Probability of the second guess of an image that may be clear: a few swaps, not one.
@@ -82,7 +82,7 @@ def choose_examples(
                     break
                 try:
                     results.append(explain(View(image=index)))
-                except OutdatedError:
+                except CancelledError:
                     raise
                 except PartswapError:  # this one cannot be explained; another can
                     continue

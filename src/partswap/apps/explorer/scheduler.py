@@ -12,18 +12,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from partswap.errors import PartswapError
+from partswap.utils.cancel import CancelledError, CancelToken
 
-#: Called by long work now and then, with how many edits the sets have that it looks at.
-Pulse = Callable[[int], None]
 Found = TypeVar("Found")
 #: Requests that may wait at once, and askers that are remembered.
 WAITING, ASKERS = 12, 256
 #: Seconds of quiet before something is done that nobody has asked for yet: a slider that is dragged asks more often.
 QUIET = 0.05
-
-
-class OutdatedError(PartswapError):
-    """Whoever asked has asked something else since."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +35,13 @@ class BusyError(PartswapError):
 
 
 class RequestScheduler:
-    """Does one piece of work after the other, on one thread; of each asker only the latest."""
+    """Does one piece of work after the other, on one thread; of each asker only the latest.
 
-    def __init__(self, waiting: int = WAITING) -> None:
+    The work is stopped by `cancel` where nobody waits for it any more.
+    """
+
+    def __init__(self, waiting: int = WAITING, cancel: CancelToken | None = None) -> None:
+        self.cancel = CancelToken() if cancel is None else cancel
         self._most, self._waiting = waiting, 0
         self._worker = ThreadPoolExecutor(1, "explorer")
         self._latest: OrderedDict[str, int] = OrderedDict()
@@ -50,9 +49,7 @@ class RequestScheduler:
         self._lock = threading.Lock()
         self._stop = threading.Event()  # ends what is done in spare time
         self._closed = False
-        #: Raises `OutdatedError` if nobody waits for the work any more.
-        self.pulse: Pulse = lambda edits: None
-        self._running = ("", 0.0, 0)  # whose work is done, since when, and how many edits it has come to
+        self._running = ("", 0.0)  # whose work is done, and since when
 
     async def do(self, asker: str, work: Callable[[], Found]) -> Found:
         """Return what `work` returns, once it is its turn; what `asker` asked for before is dropped."""
@@ -85,23 +82,22 @@ class RequestScheduler:
 
     def progress(self, asker: str) -> Progress:
         """Return how far the work for an asker has come."""
-        whose, begun, edits = self._running
-        return Progress(True, time.monotonic() - begun, edits) if asker and whose == asker else Progress(False)
+        whose, begun = self._running
+        if not asker or whose != asker:
+            return Progress(False)
+        return Progress(True, time.monotonic() - begun, self.cancel.progress)
 
     def _one(self, asker: str, ticket: int, work: Callable[[], Found]) -> Found:
-        begun = time.monotonic()
-
-        def pulse(edits: int) -> None:
-            self._running = (asker, begun, edits)
-            if asker and self._latest.get(asker, ticket) != ticket:
-                raise OutdatedError("something else was asked for since.", "Nothing is to be done.")
+        def outdated() -> bool:
+            return bool(asker) and self._latest.get(asker, ticket) != ticket
 
         try:
-            pulse(0)
-            self.pulse = pulse
-            return work()
+            with self.cancel.when(outdated):
+                self.cancel.check(0)
+                self._running = (asker, time.monotonic())
+                return work()
         finally:
-            self._running = ("", 0.0, 0)
+            self._running = ("", 0.0)
 
     def spare(self, works: Iterable[Callable[[], object]]) -> None:
         """Do these, one after the other, until somebody asks for something, or for other such work."""
@@ -112,22 +108,18 @@ class RequestScheduler:
         self._worker.submit(self._spare, works, self._stop)
 
     def _spare(self, works: Iterable[Callable[[], object]], stop: threading.Event) -> None:
-        def pulse(edits: int) -> None:
-            if stop.is_set():
-                raise OutdatedError("something was asked for.", "Nothing is to be done.")
-
         if stop.wait(QUIET):
             return
-        self.pulse = pulse
         coming = iter(works)
-        while True:
-            try:
-                pulse(0)
-                next(coming)()
-            except (OutdatedError, StopIteration):
-                return
-            except PartswapError:  # whoever asks for it will be told
-                continue
+        with self.cancel.when(stop.is_set):
+            while True:
+                try:
+                    self.cancel.check(0)
+                    next(coming)()
+                except (CancelledError, StopIteration):
+                    return
+                except PartswapError:  # whoever asks for it will be told
+                    continue
 
     def close(self) -> None:
         """Let the thread end."""

@@ -20,7 +20,7 @@ from partswap.apps.explorer import gallery, pages
 from partswap.apps.explorer.cells import matches_of
 from partswap.apps.explorer.pixels import composite_png, pixel_html
 from partswap.apps.explorer.python_code import python_of
-from partswap.apps.explorer.scheduler import BusyError, OutdatedError, RequestScheduler
+from partswap.apps.explorer.scheduler import BusyError, RequestScheduler
 from partswap.apps.explorer.service import MEMORY_MB, ExplorerService, Kept
 from partswap.apps.explorer.uploads import LARGEST_BYTES, Uploads
 from partswap.apps.explorer.view import UPLOAD, View, read_view
@@ -30,6 +30,7 @@ from partswap.results.counterfactual import Counterfactual
 from partswap.runs.config import RunConfig
 from partswap.runs.context import RunContext
 from partswap.search import METHODS
+from partswap.utils.cancel import CancelledError
 from partswap.utils.threads import release_threads
 
 #: Pictures never change while a server runs, and their address has its version in it.
@@ -45,7 +46,7 @@ class ExplorerState:
 
     def __init__(self, bench: RunContext, config: RunConfig, memory_mb: float = MEMORY_MB) -> None:
         self.desk, self.uploads = RequestScheduler(), Uploads()
-        self.room = ExplorerService(bench, config, self.uploads, memory_mb, lambda edits: self.desk.pulse(edits))
+        self.room = ExplorerService(bench, config, self.uploads, memory_mb, self.desk.cancel)
         #: In the address of every picture: another server at this address has others.
         self.version = secrets.token_hex(4)
         self.pictures: Kept[bytes] = Kept(PICTURES)
@@ -85,7 +86,7 @@ def make_app(site: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
 
     @app.exception_handler(PartswapError)
     def problem(request: Request, error: PartswapError) -> Response:
-        status = 409 if isinstance(error, OutdatedError) else 503 if isinstance(error, BusyError) else 422
+        status = 409 if isinstance(error, CancelledError) else 503 if isinstance(error, BusyError) else 422
         if request.url.path == "/":
             return HTMLResponse(pages.page("sorry", problem=error.problem, fix=error.fix), status)
         return JSONResponse({"error": f"{error.problem} {error.fix}".strip()}, status)
@@ -250,7 +251,7 @@ def _compared(site: ExplorerState, view: View) -> str:
     for name in method_names():
         try:
             found.append((name, room.solve(view.with_(method=name, swaps=None))))
-        except OutdatedError:
+        except CancelledError:
             raise
         except PartswapError as error:  # of one method: it may need an auxiliary that is not there
             found.append((name, str(error)))  # type: ignore[arg-type]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any, Generic, TypeVar
@@ -16,13 +15,11 @@ from PIL import Image
 from partswap.apps.explorer.examples import Example, candidate_images, choose_examples
 from partswap.apps.explorer.familiar import Familiar
 from partswap.apps.explorer.memory import Heap, storages
-from partswap.apps.explorer.scheduler import OutdatedError, Pulse
 from partswap.apps.explorer.uploads import Uploads
 from partswap.apps.explorer.view import MOST_BEAM, MOST_DISTRACTORS, View
 from partswap.data.on_grid import CellFacts
 from partswap.data.pairs import draw_distractors
 from partswap.errors import ClassIndexError, ImageError, NoDistractorsError
-from partswap.evaluators import CachingEvaluator
 from partswap.explainer.target import choose_target
 from partswap.features.encode import EncodedImages
 from partswap.metrics import Evidence
@@ -31,8 +28,10 @@ from partswap.runs.config import RunConfig
 from partswap.runs.context import RunContext
 from partswap.search import METHODS, Method
 from partswap.search.apply import apply_edits
+from partswap.search.cache import SearchCache
 from partswap.search.problem import Problem
 from partswap.search.settings import changed
+from partswap.utils.cancel import CancelledError, CancelToken
 
 #: Problems, found counterfactuals, and images that were encoded here, that are kept.
 PROBLEMS, RESULTS, ENCODED = 4, 400, 24
@@ -98,8 +97,8 @@ class ExplorerService:
     uploads: Uploads
     #: For searches: half of it for the one under way, half for what is kept of earlier ones.
     memory_mb: float = MEMORY_MB
-    #: Called by searches now and then; see `Desk`.
-    pulse: Pulse = lambda edits: None
+    #: Stops the search that is under way.
+    cancel: CancelToken = field(default_factory=CancelToken)
 
     def __post_init__(self) -> None:
         self._problems: Kept[dict[int, Problem]] = Kept(PROBLEMS)
@@ -216,11 +215,10 @@ class ExplorerService:
         count, drawn = self.count(view), self.drawn(view)
         # With fewer distractors it is a part of the problem with all of them, which knows most of what is asked.
         family = self._problems.get((view.key, view.target), lambda: {len(drawn): self._pose(view, drawn)})
-        whole = family[len(drawn)]
-        self._watched(whole)
         if count not in family:
-            family[count] = whole.narrowed(count, self._told(view, drawn[:count]))
-        return self._watched(family[count])
+            family[len(drawn)].evaluator(self.explainer.plan, self.evaluator_mb)  # whose results both share
+            family[count] = family[len(drawn)].with_first_distractors(count, self._told(view, drawn[:count]))
+        return family[count]
 
     @property
     def evaluator_mb(self) -> float:
@@ -246,12 +244,6 @@ class ExplorerService:
             self._sizes.pop(key, None)
         self._heap.trim(most / 4)
 
-    def _watched(self, problem: Problem) -> Problem:
-        evaluator = problem.evaluator(self.explainer.plan, self.evaluator_mb)
-        assert isinstance(evaluator, CachingEvaluator)
-        evaluator.pulse = lambda edits: self.pulse(edits)
-        return problem
-
     def _told(self, view: View, drawn: Sequence[int]) -> Provenance:
         told = {
             "query": self.query(view).name,
@@ -275,42 +267,33 @@ class ExplorerService:
             aux_widths=others.widths,
             auxiliary_tau=None if self.explainer.auxiliary is None else self.explainer.auxiliary.tau,
             about=self._told(view, drawn),
-            remember=True,
+            cache=SearchCache(),
         )
 
     def solve(self, view: View) -> Counterfactual:
         """Return the counterfactual of a view: found, or made of one's own swaps."""
         if view.swaps is not None:
-            return apply_edits(self.explainer.plan, self.problem(view), view.swaps, memory_mb=self.evaluator_mb)
+            return apply_edits(
+                self.explainer.plan, self.problem(view), view.swaps, memory_mb=self.evaluator_mb, cancel=self.cancel
+            )
         method, count = self.method(view), self.count(view)
 
         def search() -> Counterfactual:
             try:
-                return method.solve(self.explainer.plan, self.problem(view))
+                return method.solve(self.explainer.plan, self.problem(view), self.cancel)
             finally:
                 self._bound(view)
 
         return self._results.get((view.key, view.target, count, view.method, repr(method)), search)
 
     def solve_within(self, view: View, seconds: float) -> Counterfactual | None:
-        """Return the counterfactual of a view, None if that takes longer; what was learned till then is kept."""
-        pulse, end, late = self.pulse, time.monotonic() + seconds, False
-
-        def watch(edits: int) -> None:
-            nonlocal late
-            pulse(edits)
-            if late := time.monotonic() > end:
-                raise OutdatedError("this takes longer.", "Ask for it apart.")
-
-        self.pulse = watch
+        """Return the counterfactual of a view, None if that takes longer; what was computed till then is cached."""
         try:
-            return self.solve(view)
-        except OutdatedError:
-            if not late:
-                raise
+            with self.cancel.within(seconds):
+                return self.solve(view)
+        except CancelledError:
+            self.cancel.check()  # perhaps nobody waits for it at all
             return None
-        finally:
-            self.pulse = pulse
 
     def checked(self, view: View) -> Counterfactual:
         """Return the counterfactual of a view with its pixel check and its images."""

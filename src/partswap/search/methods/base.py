@@ -15,6 +15,7 @@ from partswap.results.counterfactual import Counterfactual
 from partswap.search.find import search
 from partswap.search.problem import Problem
 from partswap.search.settings import SearchSettings
+from partswap.utils.cancel import CancelToken
 from partswap.utils.registry import Registry
 
 
@@ -56,8 +57,8 @@ class Method(ABC):
         """Return the settings that decide the result, as plain values."""
 
     @abstractmethod
-    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
-        """Find a counterfactual."""
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem, cancel: CancelToken | None = None) -> Counterfactual:
+        """Return a counterfactual; `cancel` stops the search (see `partswap.utils.cancel`)."""
 
     def explain(
         self,
@@ -90,11 +91,11 @@ class SearchMethod(SearchSettings, Method):
                 "Name one with {auxiliary}, or use the method goyal, which has no such term.",
             )
 
-    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
-        """Search."""
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem, cancel: CancelToken | None = None) -> Counterfactual:
+        """Return the counterfactual that the search ends with."""
         self.check_auxiliary(problem.aux is not None)
         hard: dict[str, Any] = {"allowed": self.allowed(problem), "relax": getattr(self, "relax", False)}
-        return search(head, problem, self, method=self.name, semantic=self.semantic, **hard)
+        return search(head, problem, self, method=self.name, semantic=self.semantic, cancel=cancel, **hard)
 
 
 def fixed(value: Any) -> Any:

@@ -22,6 +22,7 @@ from partswap.grid import FeatureGrids
 from partswap.results.counterfactual import Counterfactual, Step
 from partswap.search.methods.base import METHODS, Method
 from partswap.search.problem import Problem
+from partswap.utils.cancel import CancelToken
 
 
 @METHODS.register("scout")
@@ -54,22 +55,23 @@ class Scout(Method):
         """Return the heat maps ``(h, w)`` of a query and of a distractor, both grids ``(d, h, w)``."""
         problem = Problem.of(query, distractor[None], target)
         with torch.inference_mode(False), torch.no_grad():
-            evaluator, target, before = problem.begin(head, self.memory_mb)
+            evaluator, target, before = problem.setup(head, self.memory_mb)
             mine = self._heat(evaluator, problem.query, before.predicted, target)
             return mine, self._heat(evaluator, problem.distractors[0], target, before.predicted)
 
-    def solve(self, head: nn.Module | HeadPlan, problem: Problem) -> Counterfactual:
+    def solve(self, head: nn.Module | HeadPlan, problem: Problem, cancel: CancelToken | None = None) -> Counterfactual:
         """Swap the hottest cells and say what the model makes of it; auxiliary grids and parts are not looked at."""
         started = time.perf_counter()
         with torch.inference_mode(False), torch.no_grad():
-            evaluator, target, before = problem.begin(head, self.memory_mb)
+            evaluator, target, before = problem.setup(head, self.memory_mb, cancel)
+            evaluator.cancel.check(0)
             i = self._heat(evaluator, problem.query, before.predicted, target).flatten().argmax()
             heats = [self._heat(evaluator, grid, target, before.predicted) for grid in problem.distractors]
             j = torch.stack(heats).flatten().argmax()
             after = evaluator.advance(evaluator.start, torch.zeros_like(i)[None], i[None], j[None]).logits[0]
         said = evaluator.probabilities(after)
         step = Step(float(said[target]), int(after.argmax()), own=float(said[before.predicted]))
-        return problem.answer(
+        return problem.to_counterfactual(
             target,
             before,
             [(int(i), int(j))],
