@@ -1,18 +1,18 @@
-"""Colours that mean the same on every surface: figures, report, explorer, notebooks and studies.
+"""Colors that mean the same on every surface: figures, report, explorer, notebooks and studies.
 
-A colour of `EDITS` stands for one edit, in the order of edits; green stands for the target class only.
+A color of `EDITS` stands for one edit, in the order of edits; green stands for the target class only.
 """
 
 from __future__ import annotations
 
 import math
 
-#: One colour per edit, readable on photographs, with dark text on it, and for colour-blind eyes; they repeat after the
+#: One color per edit, readable on photographs, with dark text on it, and for color-blind eyes; they repeat after the
 #: last. No green: that is the target's.
 EDITS = ("#ffb000", "#f0529c", "#00b4d8", "#fe6100", "#b388ff", "#f5e663", "#6d9bff", "#ff9ecb")
-#: Text on a colour of `EDITS`.
+#: Text on a color of `EDITS`.
 EDIT_INK = "#14181f"
-#: The target class is reached, or not: on white, and on dark grounds. Apart for colour-blind eyes.
+#: The target class is reached, or not: on white, and on dark grounds. Apart for color-blind eyes.
 TARGET, TARGET_DARK = "#007a59", "#4fd1a5"
 MISSED, MISSED_DARK = "#b3541e", "#f0966f"
 #: The target's probability while the model does not say it, on white and on dark grounds; the class it said before.
@@ -23,8 +23,15 @@ INK, NOTE, PALE, LINE = "#1d2430", "#5b6472", "#eef0f4", "#cfd4dd"
 INK_DARK, NOTE_DARK, PALE_DARK, LINE_DARK = "#e8eaf0", "#a6aebb", "#2c323d", "#414957"
 
 
+def css_variables() -> str:
+    """Return the colors of the target as a style sheet for light and dark pages, for the report and the explorer."""
+    pairs = {"target": (TARGET, TARGET_DARK), "missed": (MISSED, MISSED_DARK), "rise": (RISE, RISE_DARK)}
+    variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in pairs.items())
+    return f":root{{{variables}--edit-ink:{EDIT_INK}}}"
+
+
 def cluster_colors(count: int) -> list[str]:
-    """Return a colour for each of so many clusters: all different, and too dull to be an edit's or the target's.
+    """Return a color for each of so many clusters: all different, and too dull to be an edit's or the target's.
 
     Examples
     --------
@@ -41,7 +48,7 @@ def cluster_colors(count: int) -> list[str]:
 
 
 def _oklab(light: float, a: float, b: float) -> str:
-    """Return a colour of the Oklab space (Ottosson 2020), in which equal steps look equally large, as sRGB."""
+    """Return a color of the Oklab space (Ottosson 2020), in which equal steps look equally large, as sRGB."""
     long = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (light - 0.1055613458 * a - 0.0638541728 * b) ** 3
     short = (light - 0.0894841775 * a - 1.2914855480 * b) ** 3
@@ -55,7 +62,7 @@ def _oklab(light: float, a: float, b: float) -> str:
 
 
 def edit_color(number: int) -> str:
-    """Return the colour of the edit with this number (from 0).
+    """Return the color of the edit with this number (from 0).
 
     Examples
     --------

@@ -32,29 +32,29 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 
 @pytest.fixture(scope="session")
-def bench(config: RunConfig) -> RunContext:
+def context(config: RunConfig) -> RunContext:
     made = open_run_context(config)
     _ = made.encodings
     return made
 
 
 @pytest.fixture(scope="session")
-def examples(bench: RunContext, config: RunConfig) -> list[Example]:
+def examples(context: RunContext, config: RunConfig) -> list[Example]:
     """The examples of the first page: chosen once, they are the same in every test."""
-    site = ExplorerState(bench, config)
-    chosen = site.room.examples
-    site.close()
+    state = ExplorerState(context, config)
+    chosen = state.service.examples
+    state.close()
     return chosen
 
 
 @pytest.fixture
-def site(bench: RunContext, config: RunConfig, examples: list[Example]) -> Iterator[ExplorerState]:
-    site = ExplorerState(bench, config)
-    site.room.examples = examples
-    yield site
-    site.close()
+def state(context: RunContext, config: RunConfig, examples: list[Example]) -> Iterator[ExplorerState]:
+    state = ExplorerState(context, config)
+    state.service.examples = examples
+    yield state
+    state.close()
 
 
 @pytest.fixture
-def client(site: ExplorerState) -> TestClient:
-    return TestClient(make_app(site), base_url=BASE, follow_redirects=False)
+def client(state: ExplorerState) -> TestClient:
+    return TestClient(make_app(state), base_url=BASE, follow_redirects=False)

@@ -27,8 +27,8 @@ SLOW = 60_000
 
 
 @pytest.fixture
-def base(site: ExplorerState) -> Iterator[str]:
-    with served_app(make_app(site)) as address:
+def base(state: ExplorerState) -> Iterator[str]:
+    with served_app(make_app(state)) as address:
         yield address
 
 
@@ -110,14 +110,14 @@ def fits(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-def test_slide_share_and_reload(page, site, base):
+def test_slide_share_and_reload(page, state, base):
     assert findings(page) == []
     assert fits(page)
     slide(page, "lam", "1.5")
     slide(page, "beam", "2")
     view = view_of(page)
     assert (view.lam, view.beam) == (1.5, 2)
-    cf = site.room.solve(view)
+    cf = state.service.solve(view)
     assert page.locator("ol.swaps li").count() == len(cf)
     assert probability(page) == pytest.approx(cf.probability)
     assert page.locator("#query .mark").count() == len(cf)
@@ -146,7 +146,7 @@ def test_the_explorer_is_told_which_slider_the_hand_is_on(page):
         slide(page, "lam", "1.5")
 
 
-def test_only_the_latest_position_is_shown(page, site):
+def test_only_the_latest_position_is_shown(page, state):
     """Positions that were passed on the way are dropped, and the last one is what one sees."""
     page.evaluate(
         """() => new Promise((done) => {
@@ -159,10 +159,10 @@ def test_only_the_latest_position_is_shown(page, site):
         })"""
     )
     assert view_of(page).lam == 1.9
-    assert probability(page) == pytest.approx(site.room.solve(view_of(page)).probability)
+    assert probability(page) == pytest.approx(state.service.solve(view_of(page)).probability)
 
 
-def test_point_click_and_undo(page, site):
+def test_point_click_and_undo(page, state):
     cell = "#query .cell[data-cell='24']"
     expect(page.locator("#cell")).to_be_hidden()  # no empty box
     press(page, cell)
@@ -176,7 +176,7 @@ def test_point_click_and_undo(page, site):
     expect(page.locator(".mode")).to_contain_text("Your own swaps")
     view = view_of(page)
     assert len(view.swaps) == 1
-    assert probability(page) == pytest.approx(site.room.solve(view).probability)
+    assert probability(page) == pytest.approx(state.service.solve(view).probability)
     assert page.locator("#s-lam").is_disabled()
     page.locator("#query .cell[data-cell='10']").dispatch_event("click")
     expect(page.locator("#cell")).to_contain_text("Row 2, column 4")
@@ -192,25 +192,29 @@ def test_point_click_and_undo(page, site):
     expect(page.locator("#s-lam")).to_be_enabled()
 
 
-def test_choose_an_image_and_another_class(page, site):
+def test_choose_an_image_and_another_class(page, state):
     press(page, "#choose")
     expect(page.locator(".thumbs li").first).to_be_visible()
     assert findings(page) == []
     press(page, ".thumbs li:nth-child(3) a")
     page.wait_for_url(re.compile(r"i=2"))
-    first = site.room.settled(View(image=2))
+    first = state.service.with_defaults(View(image=2))
     assert view_of(page).image == 2
-    others = [k for k, _ in site.room.guesses(first) if k not in (first.target, site.room.solve(first).query_class)]
-    wanted = next(k for k in others if site.room.donors_of.get(k))
-    press(page, f".guesses a:has-text('{site.room.name(wanted)}')")
+    others = [
+        k
+        for k, _ in state.service.top_classes(first)
+        if k not in (first.target, state.service.solve(first).query_class)
+    ]
+    wanted = next(k for k in others if state.service.correct_images.get(k))
+    press(page, f".guesses a:has-text('{state.service.class_name(wanted)}')")
     page.wait_for_url(re.compile(rf"t={wanted}(&|$)"))
-    assert site.room.name(wanted) in page.locator("h1").inner_text()
+    assert state.service.class_name(wanted) in page.locator("h1").inner_text()
     page.select_option("select[name=m]", "goyal")
     page.wait_for_url(re.compile("m=goyal"))
     assert page.locator("#s-beam").is_disabled()
 
 
-def test_drop_an_image(page, site):
+def test_drop_an_image(page, state):
     out = io.BytesIO()
     aviary.draw(5, 4321).image.save(out, "PNG")
     press(page, "#choose")
@@ -246,13 +250,13 @@ def test_python_is_copied(page):
     assert "explainer.explain(" in page.evaluate("navigator.clipboard.readText()")
 
 
-def test_download(page, site, tmp_path: Path):
+def test_download(page, state, tmp_path: Path):
     slide(page, "lam", "0.8")
     with page.expect_download() as download:
         press(page, "#json")
     download.value.save_as(tmp_path / "cf.json")
     assert Counterfactual.from_dict(json.loads((tmp_path / "cf.json").read_text())).edits
-    assert Counterfactual.load(tmp_path / "cf.json").edits == site.room.solve(view_of(page)).edits
+    assert Counterfactual.load(tmp_path / "cf.json").edits == state.service.solve(view_of(page)).edits
     with page.expect_download() as download:
         press(page, "#png")
     download.value.save_as(tmp_path / "cf.png")
@@ -298,8 +302,8 @@ def test_arrow_keys_stay_in_the_row(page):
     expect(cells.nth(7)).to_be_focused()
 
 
-def test_a_cell_says_its_swap_and_the_verdict_is_announced(page, site):
-    cf = site.room.solve(site.room.settled(View()))
+def test_a_cell_says_its_swap_and_the_verdict_is_announced(page, state):
+    cf = state.service.solve(state.service.with_defaults(View()))
     name, example = cf.grid.place(cf.edits[0].query_cell).capitalize(), cf.edits[0].distractor_image + 1
     cell = page.locator(f"#query .cell[data-cell='{cf.edits[0].query_cell}']")
     expect(cell).to_have_accessible_name(re.compile(rf"^{name}: swap 1, for example {example} of .*, row \d"))
@@ -358,37 +362,42 @@ def test_swaps_and_composite_stand_beside_the_image_or_right_under_it(browser, b
     page.close()
 
 
-def test_a_long_list_of_swaps_is_folded(browser, base, site):
+def test_a_long_list_of_swaps_is_folded(browser, base, state):
     long = next(
         one
-        for k in range(len(site.room.labels))
-        if len(site.room.solve(one := site.room.settled(View(image=k, method="goyal", lam=0.0, distractors=1)))) > 4
+        for k in range(len(state.service.labels))
+        if len(
+            state.service.solve(
+                one := state.service.with_defaults(View(image=k, method="goyal", lam=0.0, distractors=1))
+            )
+        )
+        > 4
     )
     page = browser.new_page()
     page.goto(f"{base}/?{long.query()}")
-    assert page.locator("ol.swaps li").count() == len(site.room.solve(long))
+    assert page.locator("ol.swaps li").count() == len(state.service.solve(long))
     assert page.locator("ol.swaps li:visible").count() == 4
     page.click("details.rest summary")
-    assert page.locator("ol.swaps li:visible").count() == len(site.room.solve(long))
+    assert page.locator("ol.swaps li:visible").count() == len(state.service.solve(long))
     page.close()
 
 
-def test_a_long_search_shows_progress_and_can_be_stopped(page, site, monkeypatch):
-    solve, ended = site.room.solve, []
+def test_a_long_search_shows_progress_and_can_be_stopped(page, state, monkeypatch):
+    solve, ended = state.service.solve, []
 
     def long(view: View) -> Counterfactual:
         if view.edits != 2:
             return solve(view)
         try:
             for k in range(3000):
-                site.room.cancel.check(k // 50)
+                state.service.cancel.check(k // 50)
                 time.sleep(0.01)
         except CancelledError:
             ended.append(view)
             raise
         return solve(view)
 
-    monkeypatch.setattr(site.room, "solve", long)
+    monkeypatch.setattr(state.service, "solve", long)
     heading = page.locator("h1").inner_text()
     page.evaluate(
         """() => {
@@ -408,9 +417,9 @@ def test_a_long_search_shows_progress_and_can_be_stopped(page, site, monkeypatch
     assert len(ended) == 1
 
 
-def test_a_page_does_not_wait_for_a_long_search(page, site, base, monkeypatch):
+def test_a_page_does_not_wait_for_a_long_search(page, state, base, monkeypatch):
     monkeypatch.setattr(server, "PAGE_SECONDS", -1)
-    view = site.room.settled(View(image=3))
+    view = state.service.with_defaults(View(image=3))
     page.goto(f"{base}/?{view.query()}")
     expect(page.locator("#query")).to_be_visible()
-    assert page.locator("ol.swaps li").count() == len(site.room.solve(view))
+    assert page.locator("ol.swaps li").count() == len(state.service.solve(view))

@@ -14,11 +14,11 @@ from partswap.errors import SettingError
 
 
 @pytest.fixture
-def asked(monkeypatch, bench):
+def asked(monkeypatch, context):
     """What would be served, and where."""
     found = []
     monkeypatch.setattr(serving, "serve", lambda *given: found.append(given))
-    monkeypatch.setattr("partswap.cli.explore.open_bench", lambda config: bench)
+    monkeypatch.setattr("partswap.cli.explore.open_bench", lambda config: context)
     return found
 
 

@@ -39,31 +39,31 @@ def png(width: int, height: int, data: bytes = b"") -> bytes:
     )
 
 
-def small(colour: tuple[int, int, int] = (9, 99, 200), form: str = "PNG") -> bytes:
+def small(color: tuple[int, int, int] = (9, 99, 200), form: str = "PNG") -> bytes:
     out = io.BytesIO()
-    Image.new("RGB", (64, 64), colour).save(out, form)
+    Image.new("RGB", (64, 64), color).save(out, form)
     return out.getvalue()
 
 
-def test_too_many_bytes_are_refused(site, client):
+def test_too_many_bytes_are_refused(state, client):
     response = client.post("/upload", content=b"x" * (LARGEST_BYTES + 1), headers=RAW)
     assert response.status_code == 413
-    with served_app(make_app(site)) as base:
+    with served_app(make_app(state)) as base:
         host, port = base.removeprefix("http://").split(":")
         # A length that lies, and none at all.
         with socket.create_connection((host, int(port)), timeout=10) as raw:
             raw.sendall(f"POST /upload HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
             assert b" 411 " in raw.recv(4096).split(b"\r\n")[0]
-    assert list(site.uploads.folder.iterdir()) == []
+    assert list(state.uploads.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("size", [(20_000, 20_000), (100_000, 100_000), (1, 50_000_000), (7000, 6000)])
-def test_image_bombs_are_refused_before_they_are_unpacked(site, client, size, monkeypatch):
+def test_image_bombs_are_refused_before_they_are_unpacked(state, client, size, monkeypatch):
     monkeypatch.setattr(uploads, "read_image", lambda _image: pytest.fail("it was decoded"))
     response = client.post("/upload", content=png(*size), headers=RAW)
     assert response.status_code == 422
     assert "pixels" in response.json()["error"]
-    assert list(site.uploads.folder.iterdir()) == []
+    assert list(state.uploads.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_image_bombs_are_refused_before_they_are_unpacked(site, client, size, mo
         small()[:60], small(form="TIFF"), small(form="GIF"), b"\x89PNG\r\n\x1a\n", small(form="JPEG")[:300],
     ],
 )  # fmt: skip
-def test_what_is_no_image_is_refused_with_a_reason(site, client, data):
+def test_what_is_no_image_is_refused_with_a_reason(state, client, data):
     response = client.post("/upload", content=data, headers=RAW)
     assert response.status_code == 422
     assert "Use" in response.json()["error"]
-    assert list(site.uploads.folder.iterdir()) == []
+    assert list(state.uploads.folder.iterdir()) == []
 
 
 WRITTEN: list[str] = []
@@ -97,7 +97,7 @@ def _watch(event: str, given: tuple[object, ...]) -> None:
 sys.addaudithook(_watch)
 
 
-def test_nothing_is_written_outside_its_own_folder(site, client):
+def test_nothing_is_written_outside_its_own_folder(state, client):
     WRITTEN.clear()
     WATCHING.append(True)
     try:
@@ -106,7 +106,7 @@ def test_nothing_is_written_outside_its_own_folder(site, client):
             client.get(f"{path}?u={name}&cell=3")
     finally:
         WATCHING.clear()
-    home = site.uploads.folder
+    home = state.uploads.folder
     assert f"{home / name}.png" in WRITTEN
     assert [path for path in WRITTEN if not Path(path).is_relative_to(home) and path != os.devnull] == []
     assert [path.name for path in home.iterdir()] == [f"{name}.png"]
@@ -122,38 +122,38 @@ def test_the_folder_goes_away_and_does_not_fill_up():
     assert not kept.folder.exists()
 
 
-def test_hidden_data_does_not_survive_an_upload(site):
+def test_hidden_data_does_not_survive_an_upload(state):
     out = io.BytesIO()
     exif = Image.Exif()
     exif[0x010E] = "secret place"
     Image.new("RGB", (64, 64)).save(out, "JPEG", exif=exif)
-    name = site.uploads.add(out.getvalue())
-    assert b"secret" not in (site.uploads.folder / f"{name}.png").read_bytes()
+    name = state.uploads.add(out.getvalue())
+    assert b"secret" not in (state.uploads.folder / f"{name}.png").read_bytes()
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "a@127.0.0.1", "[evil"]
 )
-def test_other_names_that_point_here_are_refused(site, host):
-    client = TestClient(make_app(site), base_url="http://127.0.0.1")
-    for path in ("/", "/view", "/images", f"/i/{site.version}/0.jpg", "/static/explorer.js"):
+def test_other_names_that_point_here_are_refused(state, host):
+    client = TestClient(make_app(state), base_url="http://127.0.0.1")
+    for path in ("/", "/view", "/images", f"/i/{state.version}/0.jpg", "/static/explorer.js"):
         assert client.get(path, headers={"host": host}).status_code == 421
 
 
-def test_its_own_names_are_served(site):
-    client = TestClient(make_app(site, ("birds.lan",)), base_url="http://127.0.0.1")
+def test_its_own_names_are_served(state):
+    client = TestClient(make_app(state, ("birds.lan",)), base_url="http://127.0.0.1")
     for host in ("127.0.0.1:8000", "localhost", "[::1]:8000", "birds.lan:80", "192.168.1.7"):
         assert client.get("/static/explorer.js", headers={"host": host}).status_code == 200
 
 
 @from_elsewhere("http://127.0.0.1")
-def test_other_sites_cannot_upload(site, client, headers):
+def test_other_sites_cannot_upload(state, client, headers):
     assert client.post("/upload", content=small(), headers={**RAW, **headers}).status_code == 403
-    assert list(site.uploads.folder.iterdir()) == []
+    assert list(state.uploads.folder.iterdir()) == []
 
 
-def test_other_sites_cannot_use_what_is_served(site, client):
-    for path in ("/view", f"/i/{site.version}/0.jpg", "/counterfactual.json", "/compare"):
+def test_other_sites_cannot_use_what_is_served(state, client):
+    for path in ("/view", f"/i/{state.version}/0.jpg", "/counterfactual.json", "/compare"):
         for kind in ("image", "script", "iframe", "empty"):
             headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": kind}
             assert client.get(path, headers=headers).status_code == 403
@@ -162,7 +162,7 @@ def test_other_sites_cannot_use_what_is_served(site, client):
     assert client.get("/", headers=link).status_code == 200
 
 
-def test_every_response_has_strict_headers_and_no_page_has_inline_code(site, client):
+def test_every_response_has_strict_headers_and_no_page_has_inline_code(state, client):
     for path in ("/", "/images", "/compare", "/cell?cell=3", "/?t=77777", "/static/explorer.js", "/nowhere"):
         response = client.get(path)
         for name, value in HEADERS.items():
@@ -176,13 +176,13 @@ def test_every_response_has_strict_headers_and_no_page_has_inline_code(site, cli
     assert "default-src 'none'" in policy
 
 
-def test_no_path_leads_out(site):
-    with served_app(make_app(site)) as base:
+def test_no_path_leads_out(state):
+    with served_app(make_app(state)) as base:
         host, port = base.removeprefix("http://").split(":")
         for path in (
             "/static/../../../../../../etc/passwd", "/static/..%2f..%2f..%2fetc/passwd", "//etc/passwd",
-            f"/i/{site.version}/../../../../etc/passwd.jpg", f"/i/{site.version}/%2e%2e%2fserver.jpg",
-            f"/i/{site.version}/..%2f..%2fetc%2fpasswd.jpg", "/static/....//....//server.py", "/static/%00.js",
+            f"/i/{state.version}/../../../../etc/passwd.jpg", f"/i/{state.version}/%2e%2e%2fserver.jpg",
+            f"/i/{state.version}/..%2f..%2fetc%2fpasswd.jpg", "/static/....//....//server.py", "/static/%00.js",
             "/templates/page.html", "/static/../server.py", "/openapi.json", "/docs",
         ):  # fmt: skip
             # By hand: clients tidy such paths before they send them.
@@ -194,18 +194,18 @@ def test_no_path_leads_out(site):
             assert b"import" not in reply
 
 
-def test_names_of_classes_and_images_are_never_html(site, client, monkeypatch):
+def test_names_of_classes_and_images_are_never_html(state, client, monkeypatch):
     evil = "<img src=x onerror=alert(1)>"
-    monkeypatch.setattr(site.room.explainer, "class_names", [evil] * len(site.room.explainer.class_names))
-    monkeypatch.setattr(type(site.room.data), "image_name", lambda self, k: f"{evil}\nimport os")
+    monkeypatch.setattr(state.service.explainer, "class_names", [evil] * len(state.service.explainer.class_names))
+    monkeypatch.setattr(type(state.service.data), "image_name", lambda self, k: f"{evil}\nimport os")
     for path in ("/", "/images", "/compare", "/cell?cell=3"):
         assert "<img src=x" not in client.get(path).text
     code = client.get("/python").text
     assert "\nimport os" not in code  # a name stays in its comment
 
 
-def test_one_search_at_a_time_and_no_pile_up(site, client, monkeypatch):
-    monkeypatch.setattr(site.desk, "_most", 0)
+def test_one_search_at_a_time_and_no_pile_up(state, client, monkeypatch):
+    monkeypatch.setattr(state.scheduler, "_most", 0)
     response = client.get("/view")
     assert response.status_code == 503
     assert "waiting" in response.json()["error"]

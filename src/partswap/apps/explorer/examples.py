@@ -1,4 +1,4 @@
-"""The examples of the first page: a clear explanation, a hard one, and one of a mistake of the model."""
+"""Chooses the examples of the first page: a clear explanation, a hard one, and one of a mistake of the model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from partswap.results.counterfactual import Counterfactual
 from partswap.utils.cancel import CancelledError
 from partswap.utils.progress import Track, no_progress
 
-#: Probability of the second guess of an image that may be clear: a few swaps, not one.
-DOUBT = 0.06
+#: Preferred probability of the second guess for a clear example, so that it takes a few swaps and not one.
+RUNNER_UP = 0.06
 #: Images that are explained at most to find one of each kind; fewer where one of the first `FIRST` is all clear.
 DOUBTFUL, SURE, WRONG, FIRST = 30, 4, 6, 6
 
-#: A view, settled, with its explanation, pixel check included, and what the cells of its images hold.
+#: A complete view with its explanation, pixel check included, and the annotations of its images.
 Explained = tuple[View, Counterfactual, Evidence | None]
 
 
@@ -43,13 +43,15 @@ class Candidates:
     wrong: list[int]
 
 
-def candidate_images(logits: Tensor, labels: NDArray[np.int64], donors_of: Mapping[int, Sequence[int]]) -> Candidates:
-    """Return which images to look at; each pair of classes once, so that a hard pair does not take all places."""
+def candidate_images(
+    logits: Tensor, labels: NDArray[np.int64], correct_images: Mapping[int, Sequence[int]]
+) -> Candidates:
+    """Return which images to explain; each pair of classes once, so that a hard pair does not take all places."""
     best = logits.float().softmax(1).topk(min(2, logits.shape[1]), 1)
     first, second = best.indices[:, 0].tolist(), best.indices[:, -1].tolist()
     runner_up = best.values[:, -1]
     truth: list[int] = labels.tolist()
-    counts = {k: len(images) for k, images in donors_of.items()}
+    counts = {k: len(images) for k, images in correct_images.items()}
     enough = min(MOST_DISTRACTORS // 2, max(counts.values(), default=0))
 
     def usable(order: Tensor, most: int, *, wrong: bool = False) -> list[int]:
@@ -63,10 +65,10 @@ def candidate_images(logits: Tensor, labels: NDArray[np.int64], donors_of: Mappi
                 break
         return list(pairs.values())
 
-    doubtful = usable((runner_up - DOUBT).abs().argsort(stable=True), DOUBTFUL)
-    # A mistake that the model believes in; one it is unsure of is no surprise.
-    convinced = best.values[:, 0].argsort(descending=True, stable=True)
-    return Candidates(doubtful, usable(runner_up.argsort(stable=True), SURE), usable(convinced, WRONG, wrong=True))
+    doubtful = usable((runner_up - RUNNER_UP).abs().argsort(stable=True), DOUBTFUL)
+    # Confident mistakes first: those that the model is unsure of surprise nobody.
+    confident = best.values[:, 0].argsort(descending=True, stable=True)
+    return Candidates(doubtful, usable(runner_up.argsort(stable=True), SURE), usable(confident, WRONG, wrong=True))
 
 
 def choose_examples(

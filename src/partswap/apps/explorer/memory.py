@@ -1,4 +1,4 @@
-"""How much memory searches hold, and giving back what they let go."""
+"""How much memory searches hold, and how freed memory is given back to the system."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def storages(value: Any) -> dict[int, int]:
     visited: set[int] = set()
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if id(one) in visited or isinstance(one, nn.Module | str | int | float | bool | None):
+        item = waiting.pop()
+        if id(item) in visited or isinstance(item, nn.Module | str | int | float | bool | None):
             continue
-        visited.add(id(one))
-        if isinstance(one, Tensor):
-            storage = one.untyped_storage()
+        visited.add(id(item))
+        if isinstance(item, Tensor):
+            storage = item.untyped_storage()
             sizes[storage.data_ptr()] = storage.nbytes()
-        elif isinstance(one, Mapping):
-            waiting += one.values()
-        elif isinstance(one, list | tuple | set | frozenset):
-            waiting += one
-        elif type(one).__module__.startswith("partswap."):
-            waiting += vars(one).values()
+        elif isinstance(item, Mapping):
+            waiting += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            waiting += item
+        elif type(item).__module__.startswith("partswap."):
+            waiting += vars(item).values()
     return sizes
 
 

@@ -1,4 +1,4 @@
-"""Pages: templates, filled with what a counterfactual shows; shapes become numbers here."""
+"""Pages: templates, filled with counterfactuals; cells become coordinates here."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import jinja2
 
-from partswap.apps.explorer.cells import Match, Matches
+from partswap.apps.explorer.cells import CandidateCell, CellCandidates
 from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import MOST_BEAM, UNLIMITED, View
-from partswap.drawing.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
+from partswap.drawing.palette import EDITS, css_variables
 from partswap.grid import GridShape
 from partswap.metrics.clarity import turns_into, weaknesses
 from partswap.results.counterfactual import Counterfactual, Step, percent
@@ -22,25 +22,25 @@ from partswap.search import METHODS
 HERE = Path(__file__).parent
 #: Side of a picture in the coordinates of its drawing.
 SIDE = 448
-#: Swaps that are seen at once; the others are folded.
-OPENED = 4
-#: How many distractors nothing was taken from are shown.
-REST = 20
+#: Swaps that are listed; the others are folded away.
+UNFOLDED = 4
+#: At most so many unused distractors are shown.
+MOST_UNUSED = 20
 
 
 @cache
 def _templates() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(HERE / "templates")
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters["percent"] = percent
-    made.filters["fine"] = _fine
-    return made
+    environment.filters["percent"] = percent
+    environment.filters["fine"] = _fine_percent
+    return environment
 
 
-def _fine(probability: float) -> str:
-    """Return a probability in percent with two digits that count: matches differ by little."""
+def _fine_percent(probability: float) -> str:
+    """Return a probability in percent with two significant digits: candidates for a cell differ by little."""
     if not 0.0001 <= probability <= 0.995:
         return percent(probability)
     return f"{100 * probability:.{sum(probability < limit for limit in (0.00995, 0.0995))}f} %"
@@ -53,7 +53,7 @@ def page(name: str, /, **values: Any) -> str:
 
 @dataclass(frozen=True)
 class CellBox:
-    """A cell as it is drawn."""
+    """The outline of a cell in the coordinates of a drawing."""
 
     x: float
     y: float
@@ -61,11 +61,11 @@ class CellBox:
     h: float
     cell: int
     number: int = 0  #: of the edit, from 1
-    colour: int = 0
+    color: int = 0
 
     @property
     def zoom(self) -> str:
-        """The part of a picture around the cell, as a viewBox; cut at the picture's edges by moving it."""
+        """The surroundings of the cell as a viewBox, moved so that they lie within the picture."""
         wide, high = min(3 * self.w, SIDE), min(3 * self.h, SIDE)
         left = min(max(self.x - (wide - self.w) / 2, 0), SIDE - wide)
         top = min(max(self.y - (high - self.h) / 2, 0), SIDE - high)
@@ -73,48 +73,48 @@ class CellBox:
 
 
 def box_of(grid: GridShape, cell: int, number: int = 0) -> CellBox:
-    """Return where a cell is drawn."""
+    """Return the outline of a cell; `number` is that of its edit, from 1, or 0."""
     left, top, right, bottom = grid.box(cell, (SIDE, SIDE))
     return CellBox(left, top, right - left, bottom - top, cell, number, (number - 1) % len(EDITS) if number else 0)
 
 
-def result_html(room: ExplorerService, view: View, cf: Counterfactual, version: str) -> str:
-    """Return what a view shows: the verdict, the pictures, the swaps and the trace."""
-    grid, drawn, query = cf.grid, room.drawn(view), room.query(view)
-    before = [cf.before, *cf.trace]
-    swaps = _swaps(room, view, cf)
+def result_html(service: ExplorerService, view: View, cf: Counterfactual, version: str) -> str:
+    """Return the HTML of a result: the verdict, the pictures, the swaps and the trace."""
+    grid, distractors, query = cf.grid, service.distractor_indices(view), service.query(view)
+    steps = [cf.before, *cf.trace]
+    swaps = _swaps(service, view, cf)
     used: dict[int, list[CellBox]] = {}
     for number, edit in enumerate(cf.edits, 1):
         used.setdefault(edit.distractor_image, []).append(box_of(grid, edit.distractor_cell % grid.cells, number))
     by_cell = {swap["query"].cell: swap for swap in swaps}
     cells = [(box_of(grid, cell), cell_label(grid, cell, by_cell.get(cell))) for cell in range(grid.cells)]
-    taken = view.with_(swaps=tuple((e.query_cell, e.distractor_cell) for e in cf.edits))
+    by_hand = view.with_(swaps=tuple((e.query_cell, e.distractor_cell) for e in cf.edits))
     return page(
         "result",
         view=view,
         cf=cf,
         version=version,
         side=SIDE,
-        own=view.swaps is not None,
-        first_guess=room.name(cf.query_class),
-        target=room.name(cf.target),
-        mistake=None if query.label in (None, cf.query_class) else room.name(query.label),
-        label=None if query.label is None else room.name(query.label),
-        now=room.name(before[-1].predicted),
-        strange=room.is_strange(view),
+        by_hand=view.swaps is not None,
+        first_guess=service.class_name(cf.query_class),
+        target=service.class_name(cf.target),
+        mistake=None if query.label in (None, cf.query_class) else service.class_name(query.label),
+        label=None if query.label is None else service.class_name(query.label),
+        now=service.class_name(steps[-1].predicted),
+        outlier=service.is_outlier(view),
         turns=turns_into(cf),
-        weak=weaknesses(cf, room.evidence(view, cf)) if view.swaps is None else [],
+        weak=weaknesses(cf, service.evidence(view, cf)) if view.swaps is None else [],
         first=cf.before,
-        last=before[-1],
+        last=steps[-1],
         swaps=swaps,
-        opened=OPENED,
+        unfolded=UNFOLDED,
         cells=cells,
-        used=[(str(drawn[k]), boxes) for k, boxes in used.items()],
-        unused=[str(drawn[k]) for k in range(cf.distractors) if k not in used][:REST],
-        trace=trace_of(before),
+        used=[(str(distractors[k]), boxes) for k, boxes in used.items()],
+        unused=[str(distractors[k]) for k in range(cf.distractors) if k not in used][:MOST_UNUSED],
+        trace=trace_of(steps),
         gave_up=cf.source.get("gave_up"),
         advice=cf.source.get("advice"),
-        take_over=taken.query(),
+        change_by_hand=by_hand.query(),
         undo=_without(view, len(view.swaps) - 1) if view.swaps else None,
         clear=view.with_(swaps=()).query(),
         back=view.with_(swaps=None).query(),
@@ -122,9 +122,9 @@ def result_html(room: ExplorerService, view: View, cf: Counterfactual, version: 
     )
 
 
-def _swaps(room: ExplorerService, view: View, cf: Counterfactual) -> list[dict[str, Any]]:
-    """Return what is shown of each swap."""
-    grid, drawn, swaps = cf.grid, room.drawn(view), []
+def _swaps(service: ExplorerService, view: View, cf: Counterfactual) -> list[dict[str, Any]]:
+    """Return the template's values of each swap."""
+    grid, distractors, swaps = cf.grid, service.distractor_indices(view), []
     steps = [cf.before, *cf.trace]
     for number, edit in enumerate(cf.edits, 1):
         before, after = steps[number - 1 : number + 1]
@@ -133,13 +133,13 @@ def _swaps(room: ExplorerService, view: View, cf: Counterfactual) -> list[dict[s
             {
                 "number": number,
                 "query": box_of(grid, edit.query_cell, number),
-                "donor": box_of(grid, cell, number),
-                "key": str(drawn[edit.distractor_image]),
+                "distractor": box_of(grid, cell, number),
+                "key": str(distractors[edit.distractor_image]),
                 "place": grid.place(edit.query_cell),
-                "from": f"example {edit.distractor_image + 1} of {room.name(cf.target)}, {grid.place(cell)}",
+                "from": f"example {edit.distractor_image + 1} of {service.class_name(cf.target)}, {grid.place(cell)}",
                 "before": before.probability,
                 "after": after.probability,
-                "now": room.name(after.predicted) if after.predicted != before.predicted else None,
+                "now": service.class_name(after.predicted) if after.predicted != before.predicted else None,
                 "reached": after.predicted == cf.target,
                 "without": _without(view, number - 1) if view.swaps is not None else None,
             }
@@ -155,11 +155,9 @@ def cell_label(grid: GridShape, cell: int, swap: Mapping[str, Any] | None) -> st
 
 
 def palette_css() -> str:
-    """Return the colours that are the same on every surface, as a style sheet."""
-    pairs = {"target": (TARGET, TARGET_DARK), "missed": (MISSED, MISSED_DARK)}
-    variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in pairs.items())
+    """Return the colors that are the same on every surface, as a style sheet."""
     edits = "".join(f".c{number}{{--edit:{color}}}" for number, color in enumerate(EDITS))
-    return f":root{{{variables}--edit-ink:{EDIT_INK}}}{edits}\n"
+    return f"{css_variables()}{edits}\n"
 
 
 def _without(view: View, number: int) -> str:
@@ -168,45 +166,43 @@ def _without(view: View, number: int) -> str:
 
 
 def trace_of(steps: Sequence[Step]) -> dict[str, Any]:
-    """Return the coordinates of the trace: what the model thinks of both classes after each swap."""
+    """Return the coordinates of the trace: the probabilities of both classes after each swap."""
     width, height, left, bottom = 360, 150, 34, 24
     step = (width - left - 14) / max(1, len(steps) - 1)
 
     def at(number: int, probability: float) -> tuple[float, float]:
         return left + number * step, 10 + (1 - probability) * (height - bottom - 10)
 
-    theirs = [at(k, s.probability) for k, s in enumerate(steps)]
-    mine = [at(k, s.own) for k, s in enumerate(steps) if s.own is not None]
+    target = [at(k, s.probability) for k, s in enumerate(steps)]
+    original = [at(k, s.own) for k, s in enumerate(steps) if s.own is not None]
     every = 1 + (len(steps) - 1) // 12
     return {
         "width": width,
         "height": height,
-        "target": theirs,
-        "own": mine,
-        "lines": [(f"{x:.1f},{y:.1f}") for x, y in theirs],
-        "own_lines": [(f"{x:.1f},{y:.1f}") for x, y in mine],
+        "target": target,
+        "original": original,
         "levels": [(at(0, p)[1], f"{100 * p:.0f}") for p in (0, 0.5, 1)],
         "ticks": [(at(k, 0)[0], k) for k in range(0, len(steps), every)],
         "left": left,
     }
 
 
-def cell_html(room: ExplorerService, view: View, found: Matches, version: str) -> str:
-    """Return what is shown of one cell."""
-    grid, drawn = room.explainer.cut.grid, room.drawn(view)
-    target = room.name(view.target or 0)
-    made = tuple(swap for swap in view.swaps or () if swap[0] != found.cell)
+def cell_html(service: ExplorerService, view: View, candidates: CellCandidates, version: str) -> str:
+    """Return the HTML of one cell's panel."""
+    grid, distractors = service.explainer.cut.grid, service.distractor_indices(view)
+    target = service.class_name(view.target or 0)
+    others = tuple(swap for swap in view.swaps or () if swap[0] != candidates.cell)
 
-    def shown(match: Match) -> dict[str, Any]:
-        image = match.cell // grid.cells
+    def values_of(candidate: CandidateCell) -> dict[str, Any]:
+        image = candidate.cell // grid.cells
         return {
-            "box": box_of(grid, match.cell % grid.cells),
-            "key": str(drawn[image]),
-            "probability": match.probability,
-            "flips": match.flips,
-            "better": match.probability > found.before,
-            "go": view.with_(swaps=(*made, (found.cell, match.cell))).query(),
-            "place": f"example {image + 1} of {target}, {grid.place(match.cell % grid.cells)}",
+            "box": box_of(grid, candidate.cell % grid.cells),
+            "key": str(distractors[image]),
+            "probability": candidate.probability,
+            "flips": candidate.flips,
+            "better": candidate.probability > candidates.before,
+            "go": view.with_(swaps=(*others, (candidates.cell, candidate.cell))).query(),
+            "place": f"example {image + 1} of {target}, {grid.place(candidate.cell % grid.cells)}",
         }
 
     return page(
@@ -214,23 +210,22 @@ def cell_html(room: ExplorerService, view: View, found: Matches, version: str) -
         view=view,
         version=version,
         side=SIDE,
-        box=box_of(grid, found.cell),
-        place=grid.place(found.cell),
-        before=found.before,
-        alike=[shown(m) for m in found.alike],
-        raising=[shown(m) for m in found.raising],
+        box=box_of(grid, candidates.cell),
+        place=grid.place(candidates.cell),
+        before=candidates.before,
+        similar=list(map(values_of, candidates.similar)),
+        raising=list(map(values_of, candidates.raising)),
         target=target,
-        own=view.swaps is not None,
-        auxiliary=room.explainer.auxiliary is not None,
+        auxiliary=service.explainer.auxiliary is not None,
     )
 
 
 def compare_html(
-    room: ExplorerService, view: View, found: Sequence[tuple[str, Counterfactual | str]], version: str
+    service: ExplorerService, view: View, results: Mapping[str, Counterfactual | str], version: str
 ) -> str:
-    """Return methods side by side."""
-    drawn, rows = room.drawn(view), []
-    for name, cf in found:
+    """Return methods side by side: of each its counterfactual, or why it has none."""
+    distractors, rows = service.distractor_indices(view), []
+    for name, cf in results.items():
         row: dict[str, Any] = {"title": METHODS.get(name).title, "name": name, "error": None}
         row["go"] = view.with_(method=name, swaps=None).query()
         if isinstance(cf, str):
@@ -240,7 +235,7 @@ def compare_html(
             (
                 box_of(cf.grid, e.query_cell, k),
                 box_of(cf.grid, e.distractor_cell % cf.grid.cells, k),
-                str(drawn[e.distractor_image]),
+                str(distractors[e.distractor_image]),
             )
             for k, e in enumerate(cf.edits, 1)
         ]
@@ -248,33 +243,25 @@ def compare_html(
     return page("compare", rows=rows, view=view, version=version, side=SIDE)
 
 
-def sliders(room: ExplorerService, view: View) -> list[dict[str, Any]]:
-    """Return the sliders of a view; those its method has no use for are off, those few people move are folded."""
-    method = METHODS.get(view.method)()
-    most = len(room.drawn(view))
-    examples = f"Examples of {room.name(view.target or 0)}"
-    edits = view.edits or UNLIMITED
-    rows: list[tuple[str, str, str, float, float, float, float, str]] = [
-        ("n", examples, "distractors", 1, most, 1, min(view.distractors, most), "Images that regions are taken from."),
-        ("edits", "Most swaps", "max_edits", 1, UNLIMITED, 1, edits, "Give up after so many."),
-        ("lam", "Like for like", "lam", 0, 2, 0.05, view.lam, "How much it counts that both show the same part."),
-        (
-            "tau",
-            "Strictness",
-            "tau",
-            0,
-            0.3,
-            0.01,
-            view.tau or 0,
-            "Lower is stricter; auto suits the data.",
-        ),
-        ("beam", "Sets at once", "beam", 1, MOST_BEAM, 1, view.beam, "How many sets of swaps are followed."),
-    ]
-    return [
-        {
-            "name": name, "title": title, "setting": setting, "least": least, "most": high, "step": step,
-            "value": f"{value:g}", "help": words, "folded": name in ("lam", "tau", "beam"),
-            "off": (method.distractors == 1 if name == "n" else not method.takes(setting)),
-        }
-        for name, title, setting, least, high, step, value, words in rows
+def sliders(service: ExplorerService, view: View) -> list[dict[str, Any]]:
+    """Return the sliders of a view; those without effect on its method are off, rarely used ones are folded away."""
+    method, most = METHODS.get(view.method)(), len(service.distractor_indices(view))
+    examples = f"Examples of {service.class_name(view.target or 0)}"
+    edits, count = view.edits or UNLIMITED, min(view.distractors, most)
+    # Name, title, setting of the method, least, most, step, value, default and its text, help.
+    rows: list[tuple[str, str, str, float, float, float, float, float, str, str]] = [
+        ("n", examples, "distractors", 1, most, 1, count, most, "", "Images that regions are taken from."),
+        ("edits", "Most swaps", "max_edits", 1, UNLIMITED, 1, edits, UNLIMITED, "no limit", "Give up after so many."),
+        ("lam", "Like for like", "lam", 0, 2, 0.05, view.lam, View.lam, "",
+         "How much it counts that both show the same part."),
+        ("tau", "Strictness", "tau", 0, 0.3, 0.01, view.tau or 0, 0, "auto", "Lower is stricter; auto suits the data."),
+        ("beam", "Sets at once", "beam", 1, MOST_BEAM, 1, view.beam, View.beam, "",
+         "How many sets of swaps are followed."),
     ]  # fmt: skip
+    names = ("name", "title", "setting", "least", "most", "step", "value", "default", "default_text", "help")
+    sliders: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in rows]
+    for slider in sliders:
+        slider |= {name: f"{slider[name]:g}" for name in ("value", "default")}
+        slider["folded"] = slider["name"] in ("lam", "tau", "beam")
+        slider["off"] = method.distractors == 1 if slider["name"] == "n" else not method.takes(slider["setting"])
+    return sliders

@@ -1,4 +1,4 @@
-"""The Python that reproduces a view: public names, images, names of classes."""
+"""The Python program that reproduces a view with public names only."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from partswap.runs.config import RunConfig
 from partswap.search import METHODS, Method
 
 
-def python_of(room: ExplorerService, view: View) -> str:
-    """Return a program that makes the counterfactual of a view; a dropped image is named as a file to be filled in."""
-    donors = room.drawn(view)[: room.count(view)]
-    auxiliary = room.explainer.auxiliary
-    # One that was trained says what is usual to it; the others are fitted to the data set.
+def python_of(service: ExplorerService, view: View) -> str:
+    """Return a program that computes the counterfactual of a view; a dropped image is a file name to be filled in."""
+    distractors = service.distractor_indices(view)[: service.distractor_count(view)]
+    auxiliary = service.explainer.auxiliary
+    # A trained one brings its own statistics; the others are fitted to the data set.
     fitted = auxiliary is not None and isinstance(auxiliary.model, MultiLayerFeatures) and auxiliary.usual is None
     fitting = ["fitted_auxiliary"] if fitted else []
-    method, how = _method(room, view)
+    method_import, method = _method(service, view)
     if view.upload is not None:
         query = ["image = 'your-image.jpg'  # the image you dropped"]
     else:
-        query = [f"image = data[{view.image}]  # {_comment(room.query(view).name)}"]
+        query = [f"image = data[{view.image}]  # {_comment(service.query(view).name)}"]
     return "\n".join(
         [
-            f"from partswap import {', '.join(sorted(['Explainer', *fitting, 'open_dataset', method]))}",
+            f"from partswap import {', '.join(sorted(['Explainer', *fitting, 'open_dataset', method_import]))}",
             "",
-            f"data = open_dataset({_data(room.config)})",
-            f"explainer = Explainer({_model(room.config)}, class_names=data.classes)",
+            f"data = open_dataset({_data(service.config)})",
+            f"explainer = Explainer({_model(service.config)}, class_names=data.classes)",
             *(
                 [
                     "fitted = fitted_auxiliary(data, explainer.auxiliary, explainer.preprocess)",
@@ -40,10 +40,10 @@ def python_of(room: ExplorerService, view: View) -> str:
                 else []
             ),
             *query,
-            f"examples = [data[k] for k in {donors}]",
-            f"method = {how}",
+            f"examples = [data[k] for k in {distractors}]",
+            f"method = {method}",
             "cf = explainer.explain(",
-            f"    image, examples, target={_target(room, view)}, method=method, keep_misclassified=True",
+            f"    image, examples, target={_target(service, view)}, method=method, keep_misclassified=True",
             ")",
             "print(cf)",
             'cf.plot("counterfactual.png")',
@@ -52,10 +52,10 @@ def python_of(room: ExplorerService, view: View) -> str:
     )
 
 
-def _target(room: ExplorerService, view: View) -> str:
+def _target(service: ExplorerService, view: View) -> str:
     """Return the class as a name, where one class only has it, else as an index."""
     assert view.target is not None
-    names = list(room.explainer.class_names or ())
+    names = list(service.explainer.class_names or ())
     name = names[view.target] if names else ""
     return repr(name) if names.count(name) == 1 else str(view.target)
 
@@ -70,24 +70,24 @@ def _data(config: RunConfig) -> str:
 
 
 def _model(config: RunConfig) -> str:
-    given = {"layer": config.layer, "weights": None if config.weights is None else str(config.weights)}
-    given = {name: value for name, value in given.items() if value is not None}
-    return f"{str(config.model)!r}, {_arguments({**given, 'auxiliary': config.auxiliary})}"
+    options = {"layer": config.layer, "weights": None if config.weights is None else str(config.weights)}
+    options = {name: value for name, value in options.items() if value is not None}
+    return f"{str(config.model)!r}, {_arguments({**options, 'auxiliary': config.auxiliary})}"
 
 
-def _method(room: ExplorerService, view: View) -> tuple[str, str]:
-    """Return the public name that makes the method, and how it is made."""
+def _method(service: ExplorerService, view: View) -> tuple[str, str]:
+    """Return the public name to import for the method of a view, and the expression that makes the method."""
     if view.swaps is not None:
         return "OwnSwaps", f"OwnSwaps(edits={list(view.swaps)})"
-    return "METHODS", f"METHODS.get({view.method!r})({_arguments(_settings(room.method(view), view.method))})"
+    return "METHODS", f"METHODS.get({view.method!r})({_arguments(_settings(service.method(view), view.method))})"
 
 
 def _settings(method: Method, name: str) -> dict[str, Any]:
-    """Return the settings of a method that are not as usual and decide its result."""
-    usual = METHODS.get(name)()
-    settings = [f for f in fields(method) if f.init and f.name != "memory_mb"]
-    known = [f.name for f in settings if isinstance(getattr(method, f.name), int | float | str)]
-    return {name: getattr(method, name) for name in known if getattr(method, name) != getattr(usual, name)}
+    """Return the settings of a method that differ from its defaults and affect its result."""
+    default = METHODS.get(name)()
+    values = {f.name: getattr(method, f.name) for f in fields(method) if f.init and f.name != "memory_mb"}
+    plain = {name: value for name, value in values.items() if isinstance(value, int | float | str)}
+    return {name: value for name, value in plain.items() if value != getattr(default, name)}
 
 
 def _arguments(values: Mapping[str, Any]) -> str:
@@ -95,5 +95,5 @@ def _arguments(values: Mapping[str, Any]) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return text that stays within a comment."""
+    """Return a text in one line, so that all of it is a comment."""
     return " ".join(text.split())

@@ -8,8 +8,10 @@ import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from threading import Lock
 from typing import Any
 
+from cachetools import LRUCache, cached
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -17,13 +19,13 @@ from PIL import Image
 from starlette.concurrency import run_in_threadpool
 
 from partswap.apps.explorer import gallery, pages
-from partswap.apps.explorer.cells import matches_of
-from partswap.apps.explorer.pixels import composite_png, pixel_html
+from partswap.apps.explorer.cells import candidates_of
+from partswap.apps.explorer.pixel_check import composite_png, pixel_html
 from partswap.apps.explorer.python_code import python_of
 from partswap.apps.explorer.scheduler import BusyError, RequestScheduler
-from partswap.apps.explorer.service import MEMORY_MB, ExplorerService, Kept
+from partswap.apps.explorer.service import MEMORY_MB, ExplorerService
 from partswap.apps.explorer.uploads import LARGEST_BYTES, Uploads
-from partswap.apps.explorer.view import UPLOAD, View, read_view
+from partswap.apps.explorer.view import UPLOAD, View, read_view, write_swaps
 from partswap.apps.security import SecurityMiddleware
 from partswap.errors import PartswapError
 from partswap.results.counterfactual import Counterfactual
@@ -34,55 +36,56 @@ from partswap.utils.cancel import CancelledError
 from partswap.utils.threads import release_threads
 
 #: Pictures never change while a server runs, and their address has its version in it.
-KEPT = "private, max-age=86400, immutable"
+CACHE_CONTROL = "private, max-age=86400, immutable"
 #: Seconds after which a page is sent without its result, which it then asks for while it shows how far that has come.
 PAGE_SECONDS = 1.5
-#: Sides of pictures, and how many are kept ready.
+#: Sides of large pictures and thumbnails, and how many pictures are cached.
 SIDES, PICTURES = {"i": pages.SIDE, "t": 160}, 600
 
 
 class ExplorerState:
-    """An explorer that is being served."""
+    """What the requests to one explorer share: its service, its scheduler and the dropped images."""
 
-    def __init__(self, bench: RunContext, config: RunConfig, memory_mb: float = MEMORY_MB) -> None:
-        self.desk, self.uploads = RequestScheduler(), Uploads()
-        self.room = ExplorerService(bench, config, self.uploads, memory_mb, self.desk.cancel)
-        #: In the address of every picture: another server at this address has others.
+    def __init__(self, context: RunContext, config: RunConfig, memory_mb: float = MEMORY_MB) -> None:
+        self.scheduler, self.uploads = RequestScheduler(), Uploads()
+        self.service = ExplorerService(context, config, self.uploads, memory_mb, self.scheduler.cancel)
+        #: In the address of every picture, so that browsers do not show pictures of an earlier server.
         self.version = secrets.token_hex(4)
-        self.pictures: Kept[bytes] = Kept(PICTURES)
-        # The features were computed here; from now on it is the desk that computes.
+        # The features were computed in this thread; from now on the scheduler's thread computes.
         release_threads()
 
     def close(self) -> None:
-        """Remove what was dropped and let the worker end."""
-        self.desk.close()
+        """Remove the dropped images and let the scheduler's thread end."""
+        self.scheduler.close()
         self.uploads.close()
 
 
-def make_app(site: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
+def make_app(state: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
     """Return the web application; `names` are those it goes by besides addresses in numbers and localhost."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SecurityMiddleware, largest=LARGEST_BYTES, what="this explorer", names=names)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
-    room, desk = site.room, site.desk
+    service, scheduler = state.service, state.scheduler
 
-    async def asked(request: Request, work: Callable[[View], Any], kind: str) -> Any:
-        """Do some work on the view of a request, when it is its turn; a newer request of the same page replaces it."""
+    async def answer(request: Request, work: Callable[[View], Any], kind: str) -> Any:
+        """Return what `work` makes of the view of a request; a newer request of the same page and kind replaces it."""
         view = read_view(request.query_params)
-        wanted: list[View] = []
+        result = await scheduler.do(_client(request, kind), lambda: work(service.with_defaults(view)))
+        if kind in ("page", "view"):  # while people look at the result
+            prefetch(view)
+        return result
 
-        def done() -> Any:
-            wanted.append(room.settled(view))
-            return work(wanted[0])
+    def prefetch(view: View, slider: str = "") -> None:
+        # A generator function, since the views are computed by the scheduler's thread.
+        def works() -> Iterator[Callable[[], Any]]:
+            for candidate in service.prefetch_candidates(service.with_defaults(view), slider):
+                yield partial(service.solve, candidate)
 
-        found = await desk.do(_asker(request, kind), done)
-        if kind in ("page", "view"):  # while the picture is looked at, the next positions are found
-            desk.spare(partial(room.solve, near) for near in room.nearby(wanted[0]))
-        return found
+        scheduler.prefetch(works())
 
-    def likely(view: View, slider: str) -> Iterator[Callable[[], Any]]:
-        for near in room.nearby(room.settled(view), slider):
-            yield partial(room.solve, near)
+    @cached(LRUCache(PICTURES), lock=Lock())
+    def picture_bytes(key: str, side: int) -> bytes:
+        return _picture(service, key, side)
 
     @app.exception_handler(PartswapError)
     def problem(request: Request, error: PartswapError) -> Response:
@@ -93,15 +96,15 @@ def make_app(site: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
 
     @app.get("/")
     async def whole(request: Request) -> Response:
-        return HTMLResponse(await asked(request, lambda view: _page(site, view), "page"))
+        return HTMLResponse(await answer(request, lambda view: _page(state, view), "page"))
 
     @app.get("/progress")
     async def progress(request: Request, kind: str = "view") -> Response:
-        return JSONResponse(asdict(desk.progress(_asker(request, kind))))
+        return JSONResponse(asdict(scheduler.progress(_client(request, kind))))
 
     @app.post("/stop")
     async def stop(request: Request, kind: str = "view") -> Response:
-        desk.stop(_asker(request, kind))
+        scheduler.stop(_client(request, kind))
         return Response(status_code=204)
 
     @app.get("/palette.css")
@@ -111,172 +114,172 @@ def make_app(site: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
     @app.get("/view")
     async def part(request: Request) -> Response:
         def work(view: View) -> dict[str, Any]:
-            html = pages.result_html(room, view, room.solve(view), site.version)
+            html = pages.result_html(service, view, service.solve(view), state.version)
             return {"html": html, "query": view.query()}
 
-        return JSONResponse(await asked(request, work, "view"))
+        return JSONResponse(await answer(request, work, "view"))
 
     @app.get("/hint")
     async def hint(request: Request, slider: str = "") -> Response:
-        # The hand is on a slider: its next positions are found while nothing else is to be done.
-        desk.spare(likely(read_view(request.query_params), slider))
+        # The pointer is on a slider: views it may lead to are computed while there are no requests.
+        prefetch(read_view(request.query_params), slider)
         return Response(status_code=204)
 
     @app.get("/cell")
     async def cell(request: Request, cell: str = "") -> Response:
         def work(view: View) -> str:
             number = int(cell) if cell.isascii() and cell.isdecimal() and len(cell) < 7 else -1
-            return pages.cell_html(room, view, matches_of(room, view, number), site.version)
+            return pages.cell_html(service, view, candidates_of(service, view, number), state.version)
 
-        return HTMLResponse(await asked(request, work, "cell"))
+        return HTMLResponse(await answer(request, work, "cell"))
 
     @app.get("/compare")
     async def compare(request: Request) -> Response:
-        return HTMLResponse(await asked(request, lambda view: _compared(site, view), "compare"))
+        return HTMLResponse(await answer(request, lambda view: _compared(state, view), "compare"))
 
     @app.get("/pixel")
     async def pixel(request: Request) -> Response:
-        return HTMLResponse(await asked(request, lambda view: pixel_html(room, view), "pixel"))
+        return HTMLResponse(await answer(request, lambda view: pixel_html(service, view), "pixel"))
 
     @app.get("/composite.png")
     async def composite(request: Request) -> Response:
-        drawn = await asked(request, lambda view: composite_png(room, view), "composite")
-        return Response(drawn, media_type="image/png")
+        data = await answer(request, lambda view: composite_png(service, view), "composite")
+        return Response(data, media_type="image/png")
 
     @app.get("/python")
     async def python(request: Request) -> Response:
-        return PlainTextResponse(await asked(request, lambda view: python_of(room, view), "python"))
+        return PlainTextResponse(await answer(request, lambda view: python_of(service, view), "python"))
 
     @app.get("/counterfactual.json")
     async def as_json(request: Request) -> Response:
-        cf: Counterfactual = await asked(request, room.solve, "json")
+        cf: Counterfactual = await answer(request, service.solve, "json")
         text = json.dumps(cf.to_dict(), indent=1, allow_nan=False)
-        return Response(text + "\n", media_type="application/json", headers=_attached("counterfactual.json"))
+        return Response(text + "\n", media_type="application/json", headers=_attachment("counterfactual.json"))
 
     @app.get("/counterfactual.png")
     async def as_png(request: Request) -> Response:
-        drawn = await asked(request, lambda view: _drawn(room.pictured(view, room.solve(view))), "png")
-        return Response(drawn, media_type="image/png", headers=_attached("counterfactual.png"))
+        data = await answer(request, lambda view: _figure_png(service.with_pictures(view, service.solve(view))), "png")
+        return Response(data, media_type="image/png", headers=_attachment("counterfactual.png"))
 
     @app.get("/images")
     async def images(request: Request) -> Response:
-        wanted = gallery.read_gallery_query(request.query_params)
-        return HTMLResponse(await run_in_threadpool(gallery.gallery_html, room, wanted, site.version))
+        query = gallery.read_gallery_query(request.query_params)
+        return HTMLResponse(await run_in_threadpool(gallery.gallery_html, service, query, state.version))
 
     @app.post("/upload")
     async def upload(request: Request) -> Response:
         data = await request.body()
-        name = await run_in_threadpool(site.uploads.add, data)
+        name = await run_in_threadpool(state.uploads.add, data)
         return JSONResponse({"u": name})
 
     @app.get("/{kind}/{version}/{key}.jpg")
     def picture(kind: str, version: str, key: str) -> Response:
-        known = kind in SIDES and version == site.version
-        known &= (key.isascii() and key.isdecimal() and len(key) < 9) or UPLOAD.match(key) is not None
-        if not known:
+        valid_key = (key.isascii() and key.isdecimal() and len(key) < 9) or UPLOAD.match(key)
+        if kind not in SIDES or version != state.version or not valid_key:
             return JSONResponse({"error": "There is no such picture."}, 404)
         try:
-            data = site.pictures.get((kind, key), lambda: _picture(room, key, SIDES[kind]))
+            data = picture_bytes(key, SIDES[kind])
         except PartswapError as error:
             return JSONResponse({"error": str(error)}, 404)
-        return Response(data, media_type="image/jpeg", headers={"cache-control": KEPT})
+        return Response(data, media_type="image/jpeg", headers={"cache-control": CACHE_CONTROL})
 
     return app
 
 
-def _asker(request: Request, kind: str) -> str:
-    """Return who asks, and for what: a page of the explorer, by the name it gave itself."""
+def _client(request: Request, kind: str) -> str:
+    """Return which page of the explorer sent a request, by the name it gave itself, and of which kind it is."""
     tab = request.headers.get("x-tab", "")
     return f"{tab[:40]} {kind[:10]}" if tab.isalnum() else ""
 
 
-def _page(site: ExplorerState, view: View) -> str:
-    room = site.room
-    cf = room.solve_within(view, PAGE_SECONDS)
-    target, first_guess = view.target, room.guesses(view, 1)[0][0]
-    others = [(k, room.name(k), k == target) for k in sorted(room.donors_of, key=room.name) if k != first_guess]
-    sliders = pages.sliders(room, view)
-    usual = view.with_(lam=View.lam, tau=View.tau, beam=View.beam)
+def _page(state: ExplorerState, view: View) -> str:
+    service = state.service
+    cf = service.solve_within(view, PAGE_SECONDS)
+    target, first_guess = view.target, service.top_classes(view, 1)[0][0]
+    others = [k for k in sorted(service.correct_images, key=service.class_name) if k != first_guess]
+    sliders = pages.sliders(service, view)
     return pages.page(
         "page",
         view=view,
-        version=site.version,
+        version=state.version,
         result=(
             pages.page("searching", query=view.query())
             if cf is None
-            else pages.result_html(room, view, cf, site.version)
+            else pages.result_html(service, view, cf, state.version)
         ),
-        examples=[(one.title, one.view.key, one.view.query(), one.view.key == view.key) for one in room.examples],
-        guesses=_guesses(room, view, first_guess),
-        others=others,
-        target=room.name(target or 0),
+        examples=[(e.title, e.view.key, e.view.query(), e.view.key == view.key) for e in service.examples],
+        guesses=_guesses(service, view, first_guess),
+        others=[(k, service.class_name(k), k == target) for k in others],
+        target=service.class_name(target or 0),
         sliders=[slider for slider in sliders if not slider["folded"]],
         folded=[slider for slider in sliders if slider["folded"]],
-        unfolded=usual != view,
+        unfolded=any(slider["folded"] and slider["value"] != slider["default"] for slider in sliders),
+        default_method=View.method,
+        most_bytes=LARGEST_BYTES,
         methods=[(name, METHODS.get(name).title) for name in method_names()],
-        classes=[(k, room.name(k)) for k in sorted(set(room.labels.tolist()), key=room.name)],
-        about=_about(room),
-        notes=room.explainer.notes,
+        classes=[(k, service.class_name(k)) for k in sorted(set(service.labels.tolist()), key=service.class_name)],
+        about=_about(service),
+        notes=service.explainer.notes,
         hidden={"i": view.image, "u": view.upload, "t": target},
-        own="" if view.swaps is None else "-".join(f"{i}.{j}" for i, j in view.swaps),
+        swaps=write_swaps(view.swaps or ()),
     )
 
 
-def _guesses(room: ExplorerService, view: View, first_guess: int) -> list[dict[str, Any]]:
-    """Return what is shown of the classes the model thinks of."""
-    label = room.query(view).label
+def _guesses(service: ExplorerService, view: View, first_guess: int) -> list[dict[str, Any]]:
+    """Return the template's values of the likeliest classes."""
+    label = service.query(view).label
     return [
         {
-            "name": room.name(k), "probability": p, "go": view.with_(target=k, swaps=None).query(),
+            "name": service.class_name(k), "probability": p, "go": view.with_(target=k, swaps=None).query(),
             "first": k == first_guess, "chosen": k == view.target, "true": k == label,
-            "examples": [str(i) for i in room.donors_of.get(k, [])[:3]],
+            "examples": [str(i) for i in service.correct_images.get(k, [])[:3]],
         }
-        for k, p in room.guesses(view)
+        for k, p in service.top_classes(view)
     ]  # fmt: skip
 
 
 def method_names() -> list[str]:
     """Return the methods to choose from, ours first."""
-    return sorted(METHODS.names(), key=lambda name: name != "partswap")
+    return sorted(METHODS.names(), key=lambda name: name != View.method)
 
 
-def _about(room: ExplorerService) -> str:
-    config = room.config
-    with_what = room.explainer.auxiliary.name if room.explainer.auxiliary else "no auxiliary"
-    return f"{config.data} · {config.model.rstrip('/').rpartition('/')[2]} · {with_what}"
+def _about(service: ExplorerService) -> str:
+    config = service.config
+    auxiliary = service.explainer.auxiliary.name if service.explainer.auxiliary else "no auxiliary"
+    return f"{config.data} · {config.model.rstrip('/').rpartition('/')[2]} · {auxiliary}"
 
 
-def _compared(site: ExplorerState, view: View) -> str:
-    room, found = site.room, []
+def _compared(state: ExplorerState, view: View) -> str:
+    results: dict[str, Counterfactual | str] = {}
     for name in method_names():
         try:
-            found.append((name, room.solve(view.with_(method=name, swaps=None))))
+            results[name] = state.service.solve(view.with_(method=name, swaps=None))
         except CancelledError:
             raise
-        except PartswapError as error:  # of one method: it may need an auxiliary that is not there
-            found.append((name, str(error)))  # type: ignore[arg-type]
-    return pages.compare_html(room, view, found, site.version)
+        except PartswapError as error:  # of one method: it may need an auxiliary, and there is none
+            results[name] = str(error)
+    return pages.compare_html(state.service, view, results, state.version)
 
 
-def _drawn(cf: Counterfactual) -> bytes:
+def _figure_png(cf: Counterfactual) -> bytes:
     out = io.BytesIO()
     cf.plot().savefig(out, format="png", dpi=150)
     return out.getvalue()
 
 
-def _picture(room: ExplorerService, key: str, side: int) -> bytes:
+def _picture(service: ExplorerService, key: str, side: int) -> bytes:
     """Return the part of an image that the model sees, as large as the image allows."""
-    image, how = room.image(key), room.explainer.preprocess
+    image, preprocess = service.image(key), service.explainer.preprocess
     try:
-        left, top, right, bottom = how.box(image.size)
+        left, top, right, bottom = preprocess.box(image.size)
         box = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
-        seen = image.resize((side, side), Image.Resampling.BICUBIC, box)
-    except PartswapError:  # it warps the image: what the model sees is known, where it comes from is not
-        seen = how.canvas(image).resize((side, side), Image.Resampling.BICUBIC)
+        picture = image.resize((side, side), Image.Resampling.BICUBIC, box)
+    except PartswapError:  # it warps the image: the picture is no rectangle of it
+        picture = preprocess.canvas(image).resize((side, side), Image.Resampling.BICUBIC)
     out = io.BytesIO()
-    seen.save(out, "JPEG", quality=88)
+    picture.save(out, "JPEG", quality=88)
     return out.getvalue()
 
 
-def _attached(name: str) -> dict[str, str]:
+def _attachment(name: str) -> dict[str, str]:
     return {"content-disposition": f'attachment; filename="{name}"'}

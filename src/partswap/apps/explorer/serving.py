@@ -1,4 +1,4 @@
-"""Runs the explorer: in the foreground for people, beside something else for tests and benchmarks."""
+"""Runs the explorer: in the foreground for people, in a thread for tests and contextmarks."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from partswap.runs.config import RunConfig
 from partswap.runs.context import RunContext
 
 
-def serve(bench: RunContext, config: RunConfig, host: str, port: int, memory_mb: float) -> None:
+def serve(context: RunContext, config: RunConfig, host: str, port: int, memory_mb: float) -> None:
     """Serve until interrupted."""
-    site = ExplorerState(bench, config, memory_mb)
-    _ = site.room.examples  # before anybody waits
+    state = ExplorerState(context, config, memory_mb)
+    _ = state.service.examples  # before anybody waits
     try:
-        server_of(make_app(site, (host,)), host, port, proxy_headers=False).run()
+        server_of(make_app(state, (host,)), host, port, proxy_headers=False).run()
     finally:
-        site.close()
+        state.close()
 
 
 @contextmanager
-def served(bench: RunContext, config: RunConfig, port: int = 0) -> Iterator[str]:
+def served(context: RunContext, config: RunConfig, port: int = 0) -> Iterator[str]:
     """Serve on this machine while the context lasts; yields the address."""
-    site = ExplorerState(bench, config)
+    state = ExplorerState(context, config)
     try:
-        with served_app(make_app(site), port) as base:
+        with served_app(make_app(state), port) as base:
             yield base
     finally:
-        site.close()
+        state.close()

@@ -1,4 +1,4 @@
-"""Images that people drop: checked before they are decoded, and kept in a folder that goes away with the server."""
+"""Images that people drop: checked before they are decoded, and stored in a folder that goes away with the server."""
 
 from __future__ import annotations
 
@@ -7,49 +7,48 @@ import io
 import tempfile
 import threading
 import warnings
-from collections import OrderedDict
 from pathlib import Path
 
+from cachetools import LRUCache
 from PIL import Image, UnidentifiedImageError
 
 from partswap.errors import ImageError
 from partswap.inputs.images import read_image
 
-#: Bytes and pixels of a dropped image, and how many are kept.
-LARGEST_BYTES, LARGEST_PIXELS, KEPT = 12 * 2**20, 40_000_000, 24
+#: Bytes and pixels of a dropped image, and how many images are stored.
+LARGEST_BYTES, LARGEST_PIXELS, STORED = 12 * 2**20, 40_000_000, 24
 #: Formats whose readers are simple; vector graphics and documents are none.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP")
-#: Longer sides are made so long: a model sees less, and memory is kept.
+#: Images with a longer side are reduced to it: a model sees less, and they take less memory.
 SIDE = 1600
 
 
 class Uploads:
-    """Dropped images by digest."""
+    """Dropped images by digest; of more than `STORED`, the least recently used ones are removed."""
 
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="partswap-explore-")
         self.folder = Path(self._home.name)
-        self._known: OrderedDict[str, Path] = OrderedDict()
+        self._paths: LRUCache[str, Path] = LRUCache(STORED)
         self._lock = threading.Lock()
 
     def add(self, data: bytes) -> str:
-        """Keep an image and return its digest; what is no image, or too large once unpacked, is refused."""
+        """Store an image and return its digest; what is no image, or too large once unpacked, is refused."""
         image = checked(data)
         name = hashlib.blake2b(image.tobytes() + repr(image.size).encode(), digest_size=12).hexdigest()
         path = self.folder / f"{name}.png"  # a digest: no name of anybody's is a path here
         with self._lock:
-            if name not in self._known:
+            if name not in self._paths:
                 image.save(path, compress_level=1)
-            self._known[name] = path
-            self._known.move_to_end(name)
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)[1].unlink(missing_ok=True)
+                if len(self._paths) == STORED:
+                    self._paths.popitem()[1].unlink(missing_ok=True)
+            self._paths[name] = path
         return name
 
     def open(self, name: str) -> Image.Image:
         """Return an image that was dropped."""
         with self._lock:
-            path = self._known.get(name)
+            path = self._paths.get(name)
         if path is None:
             raise ImageError("the dropped image is not here any more.", "Drop it again.")
         return read_image(path)
@@ -67,7 +66,7 @@ def checked(data: bytes) -> Image.Image:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is told instead
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit raises instead
             with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
                 size = opened.size
                 if size[0] * size[1] <= LARGEST_PIXELS:

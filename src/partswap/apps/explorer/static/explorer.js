@@ -4,7 +4,6 @@
   const $ = (name) => document.getElementById(name);
   const form = $("controls"), result = $("result"), notice = $("notice");
   const tab = [...crypto.getRandomValues(new Uint8Array(9))].map((b) => b.toString(36)).join("");
-  const USUAL = { m: "partswap", lam: "0.4", tau: "0", beam: "8", edits: "16" };
   const inFlight = {};
   let query = document.querySelector(".verdict").dataset.query, wanted = new URLSearchParams(query);
   let quiet = 0, latest = 0;
@@ -19,17 +18,17 @@
   // Asks for something; what was asked for before, of the same kind, is not waited for any more.
   async function ask(kind, path) {
     inFlight[kind]?.abort();
-    const mine = inFlight[kind] = new AbortController();
+    const controller = inFlight[kind] = new AbortController();
     const done = watch(kind);
     try {
-      const response = await fetch(path, { headers: { "x-tab": tab }, signal: mine.signal });
+      const response = await fetch(path, { headers: { "x-tab": tab }, signal: controller.signal });
       if (response.status === 409) return null;
       if (!response.ok) throw new Error((await response.json()).error);
       // Read here: what is not waited for any more may also end while its text comes in.
       const text = await response.text();
-      return inFlight[kind] === mine ? text : null;
+      return inFlight[kind] === controller ? text : null;
     } catch (error) {
-      if (error.name !== "AbortError" && inFlight[kind] === mine) {
+      if (error.name !== "AbortError" && inFlight[kind] === controller) {
         say(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
       }
       return null;
@@ -76,9 +75,7 @@
 
   // Where the page is to go: what the address says, and what was changed since.
   function set(name, value) {
-    const slider = form.querySelector(`input[type=range][name="${name}"]`);
-    const usual = value === null || USUAL[name] === value || (name === "n" && value === slider?.max);
-    if (usual) wanted.delete(name);
+    if (value === null || value === form.elements[name].dataset.default) wanted.delete(name);
     else wanted.set(name, value);
   }
 
@@ -94,18 +91,17 @@
 
   function labels() {
     for (const slider of form.querySelectorAll("input[type=range]")) {
-      const { name, value } = slider;
-      const text = name === "tau" && value === "0" ? "auto" : name === "edits" && value === slider.max ? "no limit" : value;
+      const text = slider.value === slider.dataset.default && slider.dataset.defaultText || slider.value;
       slider.closest(".slider").querySelector(".value").textContent = text;
       slider.setAttribute("aria-valuetext", text);
     }
   }
 
-  // What is shown is what the sliders say again.
+  // Sliders go back to the settings of the result that is shown.
   function restore() {
     wanted = new URLSearchParams(query);
     for (const slider of form.querySelectorAll("input[type=range]")) {
-      slider.value = wanted.get(slider.name) ?? USUAL[slider.name] ?? slider.max;
+      slider.value = wanted.get(slider.name) ?? slider.dataset.default;
     }
     labels();
     lock();
@@ -123,11 +119,11 @@
       if (began === latest) result.setAttribute("aria-busy", "false");
       return false;
     }
-    const found = JSON.parse(text);
+    const answer = JSON.parse(text);
     const chosen = document.querySelector(".cell.picked")?.dataset.cell;
-    result.innerHTML = found.html;
+    result.innerHTML = answer.html;
     result.setAttribute("aria-busy", "false");
-    query = found.query;
+    query = answer.query;
     wanted = new URLSearchParams(query);
     lock();
     const address = query ? `/?${query}` : "/";
@@ -215,7 +211,7 @@
   form.addEventListener("submit", (event) => { event.preventDefault(); });
   $("reset").addEventListener("click", () => {
     for (const slider of form.querySelectorAll("input[type=range]")) {
-      slider.value = USUAL[slider.name] ?? slider.max;
+      slider.value = slider.dataset.default;
       set(slider.name, slider.value);
     }
     labels();
@@ -327,16 +323,17 @@
   }
   async function upload(file) {
     if (!file) return;
-    const large = "The image has more than 12 MB. Use a smaller one.";
+    const most = Number($("file").dataset.mostBytes);
+    const large = `The image has more than ${most / 2 ** 20} MB. Use a smaller one.`;
     refuse("");
-    if (file.size > 12 * 2 ** 20) { refuse(large); return; }
+    if (file.size > most) { refuse(large); return; }
     drop.setAttribute("aria-busy", "true");
     try {
       const response = await fetch("/upload", { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
       if (response.status === 413) throw new Error(large);
-      const found = await response.json();
-      if (!response.ok) throw new Error(found.error);
-      location.href = `/?u=${found.u}`;
+      const answer = await response.json();
+      if (!response.ok) throw new Error(answer.error);
+      location.href = `/?u=${answer.u}`;
     } catch (error) {
       refuse(error instanceof TypeError ? "The explorer does not answer. Is it still running?" : error.message);
       drop.removeAttribute("aria-busy");
