@@ -32,24 +32,24 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 
 @pytest.fixture(scope="session")
-def context(config: RunConfig) -> RunContext:
+def run_context(config: RunConfig) -> RunContext:
     made = open_run_context(config)
     _ = made.encodings
     return made
 
 
 @pytest.fixture(scope="session")
-def examples(context: RunContext, config: RunConfig) -> list[Example]:
+def examples(run_context: RunContext, config: RunConfig) -> list[Example]:
     """The examples of the first page: chosen once, they are the same in every test."""
-    state = ExplorerState(context, config)
+    state = ExplorerState(run_context, config)
     chosen = state.service.examples
     state.close()
     return chosen
 
 
 @pytest.fixture
-def state(context: RunContext, config: RunConfig, examples: list[Example]) -> Iterator[ExplorerState]:
-    state = ExplorerState(context, config)
+def state(run_context: RunContext, config: RunConfig, examples: list[Example]) -> Iterator[ExplorerState]:
+    state = ExplorerState(run_context, config)
     state.service.examples = examples
     yield state
     state.close()

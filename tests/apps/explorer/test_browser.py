@@ -362,6 +362,18 @@ def test_swaps_and_composite_stand_beside_the_image_or_right_under_it(browser, b
     page.close()
 
 
+def test_header_and_examples_take_one_row_each(browser, base, state):
+    page = browser.new_page()
+    page.goto(f"{base}/?{state.service.examples[-1].view.query()}")
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.locator("header").bounding_box()["height"] < 60, width
+        tops = page.locator(".intro nav > *").evaluate_all("all => all.map(e => e.offsetTop)")
+        assert len(tops) == 4
+        assert len(set(tops)) == 1, width
+    page.close()
+
+
 def test_a_long_list_of_swaps_is_folded(browser, base, state):
     long = next(
         one

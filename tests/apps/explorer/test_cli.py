@@ -14,11 +14,11 @@ from partswap.errors import SettingError
 
 
 @pytest.fixture
-def asked(monkeypatch, context):
+def asked(monkeypatch, run_context):
     """What would be served, and where."""
     found = []
     monkeypatch.setattr(serving, "serve", lambda *given: found.append(given))
-    monkeypatch.setattr("partswap.cli.explore.open_bench", lambda config: context)
+    monkeypatch.setattr("partswap.cli.explore.open_bench", lambda config: run_context)
     return found
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 from elsewhere import from_elsewhere
 from partswap.apps.explorer import uploads
 from partswap.apps.explorer.server import make_app
-from partswap.apps.explorer.uploads import KEPT, LARGEST_BYTES, Uploads
+from partswap.apps.explorer.uploads import LARGEST_BYTES, STORED, Uploads
 from partswap.apps.security import HEADERS, served_app
 
 RAW = {"content-type": "application/octet-stream"}
@@ -115,9 +115,9 @@ def test_nothing_is_written_outside_its_own_folder(state, client):
 
 def test_the_folder_goes_away_and_does_not_fill_up():
     kept = Uploads()
-    for k in range(KEPT + 5):
+    for k in range(STORED + 5):
         kept.add(small((k, 0, 0)))
-    assert len(list(kept.folder.iterdir())) == KEPT
+    assert len(list(kept.folder.iterdir())) == STORED
     kept.close()
     assert not kept.folder.exists()
 

@@ -18,6 +18,7 @@ from partswap import Counterfactual, aviary
 from partswap.apps.explorer.view import View
 from partswap.drawing import palette
 from partswap.search import METHODS
+from partswap.search.settings import SearchSettings
 from public_names import private_uses
 
 
@@ -240,7 +241,28 @@ def test_words_are_those_of_a_first_reader(state, client):
     assert "←" not in text
 
 
-def test_colours_are_those_of_every_surface(client):
+def test_bars_are_green_only_where_the_model_says_the_target(state, client):
+    view = state.service.with_defaults(View())
+    cf = state.service.solve(view)
+    text = client.get(f"/?{view.query()}").text
+    reached = ["reached" in kind for kind in re.findall(r'<rect class="gain([^"]*)"', text)]
+    assert reached == [step.predicted == cf.target for step in cf.trace]
+    assert set(reached) == {False, True}
+    css = client.get("/static/explorer.css").text
+    assert ".meter .gain { fill: var(--rise); } .meter .gain.reached { fill: var(--target); }" in css
+    assert f"--rise:light-dark({palette.RISE},{palette.RISE_DARK})" in client.get("/palette.css").text
+
+
+def test_defaults_of_sliders_are_those_of_the_search(client):
+    defaults = dict(
+        re.findall(r'name="(\w+)" min=.*? data-default="([^"]*)"', client.get("/?lam=1&beam=2&tau=0.1").text)
+    )
+    assert float(defaults["lam"]) == SearchSettings.lam
+    assert int(defaults["beam"]) == SearchSettings.beam
+    assert defaults["tau"] == "0"  # "auto"
+
+
+def test_colors_are_those_of_every_surface(client):
     text = client.get("/palette.css").text
     assert all(f"--edit:{color}" in text for color in palette.EDITS)
     assert f"--target:light-dark({palette.TARGET},{palette.TARGET_DARK})" in text

@@ -82,10 +82,10 @@ def test_the_cache_of_problems_is_bounded(state):
     assert len(state.service._problems) == PROBLEMS
 
 
-def test_a_hundred_problems_stay_within_memory(context, config):
+def test_a_hundred_problems_stay_within_memory(run_context, config):
     """It takes some seconds: a leak shows over many problems, and each search must leave something behind."""
     memory_mb, before = 128, 0
-    state = ExplorerState(context, config, memory_mb)
+    state = ExplorerState(run_context, config, memory_mb)
     service = state.service
     images = [k for k in range(len(service.labels)) if service.correct[k]]
     views = [
