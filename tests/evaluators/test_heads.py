@@ -134,7 +134,7 @@ def test_swaps_equal_the_dense_head(kind, seed, many):
         torch.testing.assert_close(scores, expected.log_softmax(1)[:, target], rtol=1e-4, atol=1e-4)
         margin = expected.topk(2, 1).values.diff(dim=1).abs().flatten() > 1e-4
         assert torch.equal(flips[margin], (expected.argmax(1) == target)[margin])
-        gradients = [e.gradients(s, target, leads=True) for e, s in zip((fast, dense), states, strict=True)]
+        gradients = [e.gradients(s, target, margins=True) for e, s in zip((fast, dense), states, strict=True)]
         torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
 
 
@@ -256,7 +256,7 @@ def test_odd_heads_are_read_right_or_evaluated_densely(forward, training):
     with torch.no_grad():
         expected = torch.cat([head(_swap(query, distractors, a, b)[None]) for a, b in zip(i, j, strict=True)])
         found = evaluator.logits(evaluator.prepare(evaluator.query[None]), torch.zeros_like(i), i, j)
-        evaluator.gradients(evaluator.prepare(evaluator.query[None]), 0, leads=True)
+        evaluator.gradients(evaluator.prepare(evaluator.query[None]), 0, margins=True)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert [m.training for m in head.modules()] == before
 
@@ -273,7 +273,7 @@ def test_gradients_of_an_odd_head_are_those_of_the_head():
     plan = HeadPlan(head, GridShape(5, 4))
     evaluators = plan.evaluator(query, distractors, 64 * MB), DenseEvaluator(head, query, distractors, 64 * MB)
     with torch.no_grad():
-        found = [e.gradients(e.prepare(e.query[None]), 1, leads=True) for e in evaluators]
+        found = [e.gradients(e.prepare(e.query[None]), 1, margins=True) for e in evaluators]
     assert plan.kind == "convolutional"
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
 
@@ -297,7 +297,7 @@ def test_grids_after_many_edits_are_prepared_as_if_from_scratch(kind):
         torch.testing.assert_close(state.logits, fresh.logits, rtol=1e-4, atol=1e-4)
         found = [e.logits(s, every + 3, i, j) for e, s in ((tight, state), (roomy, fresh))]
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-        gradients = [roomy.gradients(s, 1, leads=True) for s in (state, fresh)]
+        gradients = [roomy.gradients(s, 1, margins=True) for s in (state, fresh)]
         torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
 
 
@@ -314,7 +314,7 @@ def test_a_head_in_training_mode_is_used_in_eval_mode_and_left_alone():
     evaluator = plan.evaluator(query, distractors, 64 * MB)
     with torch.no_grad():
         found = evaluator.prepare(evaluator.query[None]).logits
-        evaluator.gradients(evaluator.prepare(evaluator.query[None]), 0, leads=True)
+        evaluator.gradients(evaluator.prepare(evaluator.query[None]), 0, margins=True)
     assert head.training
     assert all(torch.equal(v, state[k]) for k, v in head.state_dict().items())
     torch.testing.assert_close(found, head.eval()(query[None]), rtol=1e-4, atol=1e-4)
@@ -369,7 +369,7 @@ def test_a_table_of_contributions_changes_no_number(monkeypatch):
             first = evaluator.advance(evaluator.start, *torch.tensor([[0, 0], [1, 7], [3, 20]]))
             second = evaluator.advance(first, *torch.tensor([[1, 0, 1], [2, 1, 5], [9, 3, 23]]))
             assert evaluator._has_table == (cheap > 0)
-            gains = evaluator.gains(second, 2, leads=True)
+            gains = evaluator.gains(second, 2, margins=True)
             pairs = torch.tensor([[0, 1, 2], [4, 0, 11], [2, 22, 8]])
             found.append([second.logits, evaluator.logits(second, *pairs), *(g for state in gains for g in state)])
     for a, b in zip(*found, strict=True):
@@ -462,7 +462,7 @@ def test_heads_of_other_precisions(kind, dtype):
         edited[torch.arange(len(i)), :, i // 4, i % 4] = distractors[j // 12, :, (j % 12) // 4, j % 4]
         expected = head(edited.to(dtype)).float()
         scores, flips = evaluator.evaluate(evaluator.start, zero, i, j, 1)
-        evaluator.gradients(evaluator.advance(evaluator.start, zero[:2], i[:2], j[:2]), 1, leads=True)
+        evaluator.gradients(evaluator.advance(evaluator.start, zero[:2], i[:2], j[:2]), 1, margins=True)
     rounding = 16 * torch.finfo(dtype).eps * float(expected.abs().max().clamp(min=1)) + 1e-4
     assert scores.dtype == torch.float32
     assert (scores - expected.log_softmax(1)[:, 1]).abs().max() <= 2 * rounding

@@ -190,7 +190,7 @@ def first_order(explainer: Explainer, query: EncodedImages, donors: EncodedImage
     """Return how much swapping each query cell promises: the best first-order gain over all donors, ``(h*w,)``."""
     with torch.no_grad():
         evaluator = explainer.plan.evaluator(query.grids[0], donors.grids, 2**30, query.contexts)
-        return next(evaluator.gains(evaluator.start, target, leads=False))[0].amax(1)
+        return next(evaluator.gains(evaluator.start, target, margins=False)).score.amax(1)
 
 
 def _compare(

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +32,13 @@ class Prepared:
 
     cells: Tensor  #: ``(states, h*w, d)``
     logits: Tensor  #: ``(states, classes)``, what the head says of these grids
+
+
+class Gains(NamedTuple):
+    """What each swap would change to first order, ``(h*w, n*h*w)``."""
+
+    score: Tensor  #: of the target's log probability
+    margin: Tensor | None = None  #: of its margin, if that was asked for
 
 
 class DtypeAdapter(EvalModule):
@@ -145,28 +152,28 @@ class SwapEvaluator(ABC):
         """Return the grids after these swaps, prepared."""
         return self.prepare(self.swapped(prepared, state, i, j))
 
-    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
-        """Return gradients ``(states, h*w, d)``: of the target's log probability and, if asked for, of its lead.
+    def gradients(self, prepared: Prepared, target: int, *, margins: bool) -> list[Tensor]:
+        """Return gradients ``(states, h*w, d)``: of the target's log probability and, if asked for, of its margin.
 
-        The lead is the target's logit minus the largest of the others: the decision flips when it passes zero.
+        The decision flips when the margin passes zero (see `margin`).
         """
         # One state at a time where activations are large: a backward pass keeps all of them.
         size = max(1, min(len(prepared.cells), self.chunk_size // 8))
-        parts = [self._backward(self.run, cells, target, leads) for cells in prepared.cells.split(size)]
+        parts = [self._backward(self.run, cells, target, margins) for cells in prepared.cells.split(size)]
         return [torch.cat(kind) for kind in zip(*parts, strict=True)]
 
-    def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
-        """Yield for every state what each swap would change to first order, ``(h*w, n*h*w)``, as in `gradients`."""
-        for cells, *kinds in zip(prepared.cells, *self.gradients(prepared, target, leads=leads), strict=True):
-            yield [multiply(g, self.donors.T) - (g * cells).sum(1, keepdim=True) for g in kinds]
+    def gains(self, prepared: Prepared, target: int, *, margins: bool) -> Iterator[Gains]:
+        """Yield for every state what each swap would change to first order."""
+        for cells, *kinds in zip(prepared.cells, *self.gradients(prepared, target, margins=margins), strict=True):
+            yield Gains(*(multiply(g, self.donors.T) - (g * cells).sum(1, keepdim=True) for g in kinds))
 
-    def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int, leads: bool) -> list[Tensor]:
+    def _backward(self, function: Callable[[Tensor], Tensor], at: Tensor, target: int, margins: bool) -> list[Tensor]:
         """Return the gradients of `function` (to logits) at some points, both kinds from one forward pass."""
         with torch.enable_grad():
             points = at.detach().requires_grad_()
             logits = function(points).float()
             scores = [self.score(logits, target).sum()]
-            scores += [margin(logits, target).sum()] if leads else []
+            scores += [margin(logits, target).sum()] if margins else []
             return [torch.autograd.grad(score, points, retain_graph=score is not scores[-1])[0] for score in scores]
 
     def evaluate(

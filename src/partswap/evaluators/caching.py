@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from partswap.evaluators.base import Prepared, SwapEvaluator
+from partswap.evaluators.base import Gains, Prepared, SwapEvaluator
 from partswap.utils.cancel import CancelToken
 
 #: Memory for what is remembered; whatever it is, a few grids are.
@@ -36,7 +36,7 @@ class Tracked(Prepared):
 class CacheEntry:
     """What is remembered of one grid."""
 
-    gains: dict[tuple[int, bool], list[Tensor]] = field(default_factory=dict)  #: by target and kinds
+    gains: dict[tuple[int, bool], Gains] = field(default_factory=dict)  #: by target, with margins or without
     scores: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  #: by target: scores (NaN unknown), flips
     logits: dict[tuple[int, int], Tensor] = field(default_factory=dict)  #: by pair
 
@@ -108,21 +108,21 @@ class CachingEvaluator(SwapEvaluator):
         edits = [prepared.edits[s] | {(a, b)} for s, a, b in zip(state.tolist(), i.tolist(), j.tolist(), strict=True)]
         return _tracked(found, edits)
 
-    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
+    def gradients(self, prepared: Prepared, target: int, *, margins: bool) -> list[Tensor]:
         """Return gradients ``(states, h*w, d)``."""
-        return self.inner.gradients(_inner(prepared), target, leads=leads)
+        return self.inner.gradients(_inner(prepared), target, margins=margins)
 
-    def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
+    def gains(self, prepared: Prepared, target: int, *, margins: bool) -> Iterator[Gains]:
         """Yield for every state what each swap would change to first order; computed of new grids only."""
         assert isinstance(prepared, Tracked)
         known = [self._of(edits) for edits in prepared.edits]
-        new = [k for k, one in enumerate(known) if (target, leads) not in one.gains]
+        new = [k for k, one in enumerate(known) if (target, margins) not in one.gains]
         if new:
-            found = self.inner.gains(index_states(prepared.inner, new), target, leads=leads)
+            found = self.inner.gains(index_states(prepared.inner, new), target, margins=margins)
             for k, kinds in zip(new, found, strict=True):
-                known[k].gains[target, leads] = kinds
+                known[k].gains[target, margins] = kinds
         for one in known:
-            yield [kind[:, : len(self.donors)] for kind in one.gains[target, leads]]
+            yield Gains(*(gain[:, : len(self.donors)] for gain in one.gains[target, margins] if gain is not None))
 
     def evaluate(
         self, prepared: Prepared, state: Tensor, i: Tensor, j: Tensor, target: int, *, flips: bool = True

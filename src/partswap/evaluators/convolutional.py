@@ -96,10 +96,10 @@ class ConvolutionalEvaluator(SwapEvaluator):
         flat = torch.cat(neighbours, 3).view(-1, 9 * x.shape[2])
         return multiply(flat, operation.weight.view(flat.shape[1], -1), operation.bias).view(*x.shape[:2], -1)
 
-    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
+    def gradients(self, prepared: Prepared, target: int, *, margins: bool) -> list[Tensor]:
         """Go back through the tail, then through the operations, whose values are known: nothing is run again."""
         assert isinstance(prepared, ConvolutionalState)
-        found = torch.stack(self._backward(self.tail, prepared.mean, target, leads))  # (kinds, states, d)
+        found = torch.stack(self._backward(self.tail, prepared.mean, target, margins))  # (kinds, states, d)
         size = max(1, BLOCK_BYTES // (4 * len(found) * self.shape.cells * sum(self._widths)))
         parts = [slice(first, first + size) for first in range(0, found.shape[1], size)]
         return list(torch.cat([self._back(found[:, p], prepared.values, p) for p in parts], 1))

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from partswap.evaluators.base import Prepared, SwapEvaluator
+from partswap.evaluators.base import Gains, Prepared, SwapEvaluator
 from partswap.evaluators.costs import activation_bytes, module_macs
 from partswap.evaluators.onednn import multiply, with_onednn_linears
 from partswap.evaluators.structure import Structure
@@ -115,27 +115,27 @@ class FlattenedEvaluator(SwapEvaluator):
         out: Tensor = self.layer.rest(prepared.hidden[state] + self._contributions(i, j) - prepared.own[state, i])
         return out
 
-    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
+    def gradients(self, prepared: Prepared, target: int, *, margins: bool) -> list[Tensor]:
         """Go back through the rest, then through the first layer."""
-        back = self._hidden_gradients(prepared, target, leads)
+        back = self._hidden_gradients(prepared, target, margins)
         found = _weighted_rows(self.layer.whole, back).view(len(back), -1, self.shape.cells).transpose(1, 2)
         return list(found.split(len(prepared.cells)))
 
-    def gains(self, prepared: Prepared, target: int, *, leads: bool) -> Iterator[list[Tensor]]:
+    def gains(self, prepared: Prepared, target: int, *, margins: bool) -> Iterator[Gains]:
         """Read them off the table of contributions if there is one; then the first layer is left alone."""
         assert isinstance(prepared, FlattenedState)
         if not self._has_table:
-            yield from super().gains(prepared, target, leads=leads)
+            yield from super().gains(prepared, target, margins=margins)
             return
-        kinds = self._hidden_gradients(prepared, target, leads).split(len(prepared.cells))
+        kinds = self._hidden_gradients(prepared, target, margins).split(len(prepared.cells))
         table = self._kept[: len(self._slot)].view(self.shape.cells, -1, self.hidden)
         for own, *back in zip(prepared.own, *kinds, strict=True):
-            yield [table @ b - (own @ b)[:, None] for b in back]
+            yield Gains(*(table @ b - (own @ b)[:, None] for b in back))
 
-    def _hidden_gradients(self, prepared: Prepared, target: int, leads: bool) -> Tensor:
+    def _hidden_gradients(self, prepared: Prepared, target: int, margins: bool) -> Tensor:
         """Return the gradients at the first layer's output, ``(kinds * states, hidden)``."""
         assert isinstance(prepared, FlattenedState)
-        return torch.cat(self._backward(self.layer.rest, prepared.hidden, target, leads))
+        return torch.cat(self._backward(self.layer.rest, prepared.hidden, target, margins))
 
     def bytes_per_candidate(self) -> int:
         """Return what the rest needs for one more vector, and the vectors themselves."""

@@ -64,10 +64,10 @@ class PooledEvaluator(SwapEvaluator):
         out: Tensor = self.tail(prepared.mean[state] + change)
         return out
 
-    def gradients(self, prepared: Prepared, target: int, *, leads: bool) -> list[Tensor]:
+    def gradients(self, prepared: Prepared, target: int, *, margins: bool) -> list[Tensor]:
         """Return the gradients; all cells have the same, that of the mean divided by their number."""
         assert isinstance(prepared, PooledState)
-        found = self._backward(self.tail, prepared.mean, target, leads)
+        found = self._backward(self.tail, prepared.mean, target, margins)
         return [g[:, None].expand(-1, self.shape.cells, -1) / self.shape.cells for g in found]
 
     def bytes_per_candidate(self) -> int:

@@ -19,7 +19,7 @@ def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, HeatMap
     settings = Scout()
     with torch.inference_mode(False), torch.no_grad():
         evaluator, target, _ = problem.setup(head, settings.memory_mb)
-        gain = next(iter(evaluator.gains(evaluator.start, target, leads=False)))[0].amax(1).view(*problem.shape)
+        gain = next(iter(evaluator.gains(evaluator.start, target, margins=False))).score.amax(1).view(*problem.shape)
     query = FeatureGrids(problem.query[None], problem.context)
     mine, theirs = settings.maps(head, query, problem.distractors[donor], target)
     return {

@@ -1,19 +1,17 @@
 """First-order screening: guess the gain of every swap from one gradient, look closely at the best few only.
 
-A gradient tells what a small change does, and a swap is a large one. What it misses is much the same for all donors of
-one cell, and hardly changes from edit to edit: it is measured once, with one donor per cell, and kept up with what is
+A gradient tells what a small change does, and a swap is a large one. What it misses is much the same for all swaps of
+one cell, and hardly changes from edit to edit: it is measured once, with one swap per cell, and updated with what is
 evaluated exactly on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from partswap.evaluators import SwapEvaluator
-from partswap.evaluators.base import margin
+from partswap.evaluators.base import Gains, margin
 
 #: ``screen="auto"`` evaluates at least so many candidates per list of edits exactly ...
 AUTO_LEAST = 64
@@ -25,20 +23,20 @@ AUTO_BYTES = 160
 AUTO_SHARED = 2
 
 
-def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
+def screened(rank: Tensor, margins: Tensor | None, open_pairs: Tensor, count: int) -> Tensor:
     """Return the flat indices of at most `count` candidates worth evaluating, in ascending order.
 
-    `rank` and `ahead` are the estimated rank and margin of the target of every pair, ``(h*w, n*h*w)``. Given leads, a
-    quarter of the candidates are those most likely to flip the decision: the best ranked ones whose lead seems
-    positive, then those with the largest lead.
+    `rank` and `margins` are the estimated rank and margin of the target of every pair, ``(h*w, n*h*w)``. Given margins,
+    a quarter of the candidates are those most likely to flip the decision: the best ranked ones whose margin seems
+    positive, then those with the largest margin.
     """
     closed = ~open_pairs.flatten()
     count = min(count, int(open_pairs.sum()))
     best = rank.flatten().masked_fill(closed, -torch.inf)
-    if ahead is None:
+    if margins is None:
         return best.topk(count).indices.sort().values
     share = count // 4
-    flips = ahead.flatten().masked_fill(closed, -torch.inf)
+    flips = margins.flatten().masked_fill(closed, -torch.inf)
     positive = flips > 0
     likely = best.masked_fill(~positive, -torch.inf) if int(positive.sum()) >= share else flips
     chosen: Tensor = torch.cat([best.topk(count - share).indices, likely.topk(share).indices]).unique()
@@ -48,30 +46,28 @@ def screened(rank: Tensor, ahead: Tensor | None, open_pairs: Tensor, count: int)
 class EstimateResiduals:
     """What exact evaluations say the first-order estimates miss, for every pair ``(h*w, n*h*w)``.
 
-    `score` is of the target's log probability, `margin` of its lead over the other classes.
+    `score` is of the target's log probability, `margin` of its margin.
     """
 
     def __init__(self, pairs: tuple[int, int], device: torch.device) -> None:
         self.score = torch.zeros(pairs, dtype=torch.float32, device=device)
-        self.lead = torch.zeros(pairs, dtype=torch.float32, device=device)
+        self.margin = torch.zeros(pairs, dtype=torch.float32, device=device)
 
-    def measure(
-        self, evaluator: SwapEvaluator, target: int, rank: Tensor, gains: Sequence[Tensor], open_pairs: Tensor
-    ) -> int:
-        """Evaluate the best ranked donor of every cell of the query exactly; returns how many there are.
+    def measure(self, evaluator: SwapEvaluator, target: int, rank: Tensor, gains: Gains, open_pairs: Tensor) -> int:
+        """Evaluate the best ranked swap of every cell of the query exactly; returns how many there are.
 
-        What the estimates (`gains`, of score and perhaps lead) miss there is taken for what they miss with every donor
-        of that cell.
+        What the estimates (`gains`) miss there is taken for what they miss with every swap of that cell.
         """
         i = open_pairs.any(1).nonzero().flatten()
         j = rank.masked_fill(~open_pairs, -torch.inf)[i].argmax(1)
         start, pieces = evaluator.start, zip(i.split(evaluator.chunk_size), j.split(evaluator.chunk_size), strict=True)
         logits = torch.cat([evaluator.logits(start, torch.zeros_like(a), a, b) for a, b in pieces])
-        before, now = (
-            (evaluator.score(found, target), margin(found, target)) for found in (start.logits, evaluator.check(logits))
-        )
-        for kept, gain, was, found in zip((self.score, self.lead), gains, before, now, strict=False):
-            kept[i] = (found - was - gain[i, j])[:, None]
+        logits = evaluator.check(logits)
+        for residual, gain, value in (
+            (self.score, gains.score, evaluator.score), (self.margin, gains.margin, margin)
+        ):  # fmt: skip
+            if gain is not None:
+                residual[i] = (value(logits, target) - value(start.logits, target) - gain[i, j])[:, None]
         return len(i)
 
     def learn(self, flat: Tensor, missed: Tensor) -> None:

@@ -54,7 +54,7 @@ def candidates_of(service: ExplorerService, view: View, cell: int) -> CellCandid
         taken = torch.tensor([j for _, j in others], dtype=torch.long, device=similarity.device)
         similarity[taken] = -torch.inf
         # Gains are computed for all cells at once and cached, so that another cell costs next to nothing.
-        gain = next(iter(evaluator.gains(prepared, target, leads=True)))[0][cell].clone()
+        gain = next(iter(evaluator.gains(prepared, target, margins=True))).score[cell].clone()
         gain[taken] = -torch.inf
         ranks, count = ((similarity, SIMILAR), (gain, EVALUATED)), len(similarity)
         similar, helping = (values.topk(min(most, count)).indices for values, most in ranks)
