@@ -185,7 +185,7 @@ def page(rows: list[dict[str, Any]], limit: int) -> list[str]:
         f"{len(cut)} of {len(rows)} families are cut; on other images than the probe the logits of features and head",
         f"together differ from the model's by {exact:.0e} at most. *Route*: how the cut was made, fx (torch.fx),",
         "export (torch.export) or replay (every call of the head runs the whole network). *Head*: how swaps are",
-        "evaluated. *Seconds*: of computing on one core, for studying and cutting. *One pass*: the same, for one image",
+        "evaluated. *Seconds*: of computing on one core, for inspecting and cutting. *One pass*: the same, for one image",
         "through the model. Cutting sends two images through it and checks the cut on the same two; the rest is",
         f"tracing. Where one pass takes more than {LONG:.0f} s, cutting takes as long as {traced} of them; by replay,",
         f"where the head that is checked is the whole network, {replayed}.",

@@ -102,7 +102,7 @@ def test_images_that_are_explained_are_counted(tmp_path):
     ("words", "lines"),
     [
         ("classes aviary:vgg", ["opening aviary:vgg"]),
-        ("layers aviary:vgg", ["studying aviary:vgg"]),
+        ("layers aviary:vgg", ["inspecting aviary:vgg"]),
         ("aviary save {0}/new --per-class 1", ["drawing birds"]),
         ("aviary sheet {0}/new.png", ["drawing birds"]),
         ("explain {0} {1} --model aviary:vgg", ["opening aviary:vgg", "reading images", "features", "explaining"]),

@@ -584,7 +584,7 @@ def test_progress_is_told() -> None:
         told.append((title, total - sum(steps)))
 
     cut_network(plain(), "2", probe=torch.randn(2, 3, 32, 32), track=track)
-    assert told == [("studying Sequential", 0)]
+    assert told == [("inspecting Sequential", 0)]
 
 
 @pytest.fixture
@@ -614,10 +614,10 @@ def images_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lambda: tm("resnet26"),  # is it the same without in-place activations?
     ],
 )
-def test_studying_costs_two_passes(
-    maker: Callable[[], nn.Module], study: Callable[..., object], images_seen: list[int]
+def test_inspection_costs_two_passes(
+    maker: Callable[[], nn.Module], inspection: Callable[..., object], images_seen: list[int]
 ) -> None:
-    study(maker(), probe=torch.randn(2, 3, 64, 64))
+    inspection(maker(), probe=torch.randn(2, 3, 64, 64))
     assert images_seen == [2, 2]  # one to see what the layers give, one to check the cut
 
 

@@ -142,7 +142,7 @@ def test_nothing_after_the_layer_runs_and_a_failed_pass_leaves_no_trace(canvases
             return self.last(self.shared(self.shared(x)))
 
     trunk, whole = LayerExtractor(Twice(), "shared"), LayerExtractor(Twice(), "last.1")
-    trunk.features.body.twin.last.register_forward_hook(lambda *_: ran.append(1))
+    trunk.features.body.shadow.last.register_forward_hook(lambda *_: ran.append(1))
     x = torch.randn(1, 3, 224, 224)
     twice = shared(shared(x))
     torch.testing.assert_close(trunk(x), twice)

@@ -31,7 +31,7 @@ def layers(
     from partswap.utils.progress import bars, step
 
     where = check_device(device)
-    with step(bars, f"studying {model}"):
+    with step(bars, f"inspecting {model}"):
         network, preprocess = _opened(model, weights, stated)
         probe = preprocess.probe().to(where, dtype_of(network))
         try:

@@ -35,7 +35,7 @@ class EvalGraphModule(EvalModule, fx.GraphModule):
 
 
 def asks_shape(node: fx.Node) -> bool:
-    """Tell whether a node reads only the shape (or dtype, device) of its input."""
+    """Return whether a node reads only the shape (or dtype, device) of its input."""
     if node.op == "call_method":
         return node.target in _SHAPE_METHODS
     if node.op != "call_function":
@@ -184,7 +184,7 @@ def _module(trace: Trace, graph: fx.Graph, name: str) -> fx.GraphModule:
 
 
 def _writes(node: fx.Node) -> bool:
-    """Tell whether a node is a statement that writes into its input, such as ``x.clamp_(0)``."""
+    """Return whether a node is a statement that writes into its input, such as ``x.clamp_(0)``."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     name = name.partition(".")[0]
     return node.op in ("call_method", "call_function") and name.endswith("_") and not name.endswith("__")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from partswap.cut.layers import default_layer
 from partswap.cut.layout import Layout, find_layout
 from partswap.cut.network import Features
-from partswap.cut.replay import ReplayFeatures, StopForward, hooked
+from partswap.cut.replay import ReplayFeatures, StopForward, output_hook
 from partswap.cut.shadow_copy import (
     EvalModule,
     ForwardRecord,
@@ -21,7 +21,7 @@ from partswap.cut.shadow_copy import (
     layer_name,
     make_probe,
     no_side_effects,
-    observe,
+    record_pass,
     shadow_copy,
     without_hooks,
 )
@@ -35,9 +35,9 @@ PLUS = "+"
 class LayerExtractor(EvalModule):
     """Images ``(n, 3, H, W)`` to the grid ``(n, d, h, w)`` a layer gives; nothing after the layer runs.
 
-    The model may be any network; it is mirrored and left as it is. By default the layer (a name, or the module) is the
-    last that still gives a grid, before the final pooling. Of tokens, the class token and registers are dropped. `size`
-    is the images' side, or height and width.
+    The model may be any network; it is copied (see `shadow_copy`) and left as it is. By default the layer (a name, or
+    the module) is the last that still gives a grid, before the final pooling. Of tokens, the class token and registers
+    are dropped. `size` is the images' side, or height and width.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class LayerExtractor(EvalModule):
         super().__init__()
         if layer is not None:
             layer = layer_name(model, layer)
-        twin, seen = _probed(model, size)
+        shadow, record = _record_of(model, size)
         if layer is None:
-            layer = _last_grid(twin, seen)
-        check_layer(twin, layer, seen.shapes)
+            layer = _last_grid(shadow, record)
+        check_layer(shadow, layer, record.shapes)
         self.layer = layer
-        self.layout = _layout(twin, seen, layer)
-        self.features = Features(ReplayFeatures(twin, layer, seen.calls[layer]), self.layout, seen.probe.dtype)
+        self.layout = _layout(shadow, record, layer)
+        self.features = Features(ReplayFeatures(shadow, layer, record.calls[layer]), self.layout, record.probe.dtype)
         self.train()
 
     def forward(self, images: Tensor) -> Tensor:
@@ -68,17 +68,17 @@ class LayerExtractors(EvalModule):
         super().__init__()
         if len(set(layers)) < len(layers) or not all(layers):
             raise LayerError(f"the layers are {PLUS.join(layers)!r}.", "Name each once, as in layer3+layer4.0.")
-        self.twin, seen = _probed(model, size)
+        self.shadow, record = _record_of(model, size)
         for layer in layers:
-            check_layer(self.twin, layer, seen.shapes)
+            check_layer(self.shadow, layer, record.shapes)
         #: In the order in which they end, whatever the order they were named in.
-        self.layers = [layer for layer in seen.shapes if layer in layers]
-        self.calls = [seen.calls[layer] for layer in self.layers]
-        self.layouts = [_layout(self.twin, seen, layer) for layer in self.layers]
+        self.layers = [layer for layer in record.shapes if layer in layers]
+        self.calls = [record.calls[layer] for layer in self.layers]
+        self.layouts = [_layout(self.shadow, record, layer) for layer in self.layers]
         self.widths = [layout.channels for layout in self.layouts]
         #: The coarsest of their grids.
         self.grid: GridShape = min((layout.grid for layout in self.layouts), key=lambda grid: grid.cells)
-        self.dtype = seen.probe.dtype
+        self.dtype = record.probe.dtype
         self.train()
 
     def extra_repr(self) -> str:
@@ -87,23 +87,23 @@ class LayerExtractors(EvalModule):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """Return the grids of the layers."""
-        found: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
 
-        def keep(layer: str) -> Callable[[Any], None]:
-            def act(output: Any) -> None:
-                found[layer] = output
-                if len(found) == len(self.layers):  # nothing after the last of them need run
+        def record_output(layer: str) -> Callable[[Any], None]:
+            def replace_output(output: Any) -> None:
+                outputs[layer] = output
+                if len(outputs) == len(self.layers):  # nothing after the last of them need run
                     raise StopForward(output)
 
-            return act
+            return replace_output
 
         with suppress(StopForward), ExitStack() as stack:
             for layer, calls in zip(self.layers, self.calls, strict=True):
-                stack.enter_context(hooked(self.twin, layer, calls, keep(layer)))
-            self.twin(images.to(self.dtype))
+                stack.enter_context(output_hook(self.shadow, layer, calls, record_output(layer)))
+            self.shadow(images.to(self.dtype))
         grids = []
         for layer, layout in zip(self.layers, self.layouts, strict=True):
-            raw = first_tensor(found.get(layer))
+            raw = first_tensor(outputs.get(layer))
             if raw is None:
                 raise LayerError(f"layer {layer!r} did not run for these images.", "Choose another layer.")
             grids.append(layout.to_grid(raw).values.float())
@@ -116,50 +116,50 @@ def default_auxiliary_layers(model: nn.Module, size: int | tuple[int, int] = 224
     `cut` is the layer a network is cut at by default. In a network that keeps one grid throughout there is no stage
     before: the block two before it is taken. It costs one pass, if `cut` is given.
     """
-    twin, seen = _probed(model, size)
-    cut = cut or default_layer(model, probe=seen.probe)
+    shadow, record = _record_of(model, size)
+    cut = cut or default_layer(model, probe=record.probe)
     grids: dict[str, GridShape] = {}
-    for name in seen.shapes:
+    for name in record.shapes:
         with suppress(LayerError):
-            grids[name] = _layout(twin, seen, name).grid
+            grids[name] = _layout(shadow, record, name).grid
     if cut not in grids:
         raise LayerError(f"layer {cut!r} gives no grid.", "Choose one that partswap layers lists.")
     names = list(grids)
     place, cells = names.index(cut), grids[cut].cells
     finer = [n for n in names[:place] if grids[n].cells > cells and not n.startswith(f"{cut}.")]
     # Several modules give one tensor: a stage what its last block gives.
-    others = [n for n in names[place + 1 :] if grids[n].cells <= cells and not _alike(seen, n, cut)]
+    others = [n for n in names[place + 1 :] if grids[n].cells <= cells and not _same_output(record, n, cut)]
     stage, _, number = cut.rpartition(".")
     back = f"{stage}.{int(number) - 2}" if number.isdecimal() else ""
     before = finer[-1:] or ([back] if grids.get(back) == grids[cut] else [])
     return [*before, cut, *others[-1:]]
 
 
-def _alike(seen: ForwardRecord, one: str, other: str) -> bool:
-    """Tell whether two modules give the same tensor."""
-    a, b = (seen.samples[name] for name in (one, other))
-    return seen.shapes[one] == seen.shapes[other] and bool(torch.equal(a, b))
+def _same_output(record: ForwardRecord, one: str, other: str) -> bool:
+    """Return whether two modules give the same tensor."""
+    a, b = (record.samples[name] for name in (one, other))
+    return record.shapes[one] == record.shapes[other] and bool(torch.equal(a, b))
 
 
-def _probed(model: nn.Module, size: int | tuple[int, int]) -> tuple[nn.Module, ForwardRecord]:
-    """Return a mirror of a network and what a pass through it shows."""
-    twin = shadow_copy(model)
+def _record_of(model: nn.Module, size: int | tuple[int, int]) -> tuple[nn.Module, ForwardRecord]:
+    """Return a shadow copy of a network and the record of a pass through it."""
+    shadow = shadow_copy(model)
     h, w = (size, size) if isinstance(size, int) else size
-    probe = make_probe(twin, None, (h, w))
+    probe = make_probe(shadow, None, (h, w))
     with no_side_effects(probe.device):
-        twin = without_hooks(twin, probe)
-        return twin, observe(twin, probe)
+        shadow = without_hooks(shadow, probe)
+        return shadow, record_pass(shadow, probe)
 
 
-def _layout(twin: nn.Module, seen: ForwardRecord, layer: str) -> Layout:
-    return find_layout(seen.shapes[layer], layer, seen.image, model=twin, hints=seen.hints(layer))
+def _layout(shadow: nn.Module, record: ForwardRecord, layer: str) -> Layout:
+    return find_layout(record.shapes[layer], layer, record.image, model=shadow, hints=record.hints(layer))
 
 
-def _last_grid(twin: nn.Module, seen: ForwardRecord) -> str:
-    for name in reversed(seen.shapes):
+def _last_grid(shadow: nn.Module, record: ForwardRecord) -> str:
+    for name in reversed(record.shapes):
         try:
-            _layout(twin, seen, name)
+            _layout(shadow, record, name)
         except LayerError:
             continue
         return name
-    raise LayerError(f"no layer of {type(twin).__name__} gives a grid.", "Use a model with feature maps or tokens.")
+    raise LayerError(f"no layer of {type(shadow).__name__} gives a grid.", "Use a model with feature maps or tokens.")

@@ -50,20 +50,20 @@ def list_layers(model: nn.Module, *, probe: Tensor | None = None) -> list[LayerI
     probe : Tensor, optional
         Images ``(n, 3, H, W)``; by default random ones of the size the model says it takes.
     """
-    study = _studied(model, probe)
-    study.settle()
-    places = find_places(study)
-    default = choose_default(study)
-    found = []
+    inspection = _inspected(model, probe)
+    inspection.fall_back_to_in_place()
+    places = find_places(inspection)
+    default = choose_default(inspection)
+    layers = []
     for name, others in places.items():
-        layout = study.layout(name)
+        layout = inspection.layout(name)
         notes = [f"also {', '.join(others)}"] if others else []
         if layout.prefix:
             notes.append(f"+ {layout.prefix} prefix token{'s' * (layout.prefix > 1)}")
-        kind = type(study.twin.get_submodule(name)).__name__
+        kind = type(inspection.shadow.get_submodule(name)).__name__
         is_default = default in (name, *others)
-        found.append(LayerInfo(name, layout.grid, layout.channels, kind, is_default, "; ".join(notes)))
-    return found
+        layers.append(LayerInfo(name, layout.grid, layout.channels, kind, is_default, "; ".join(notes)))
+    return layers
 
 
 def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
@@ -73,7 +73,7 @@ def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
     vision transformer), the block after which two more blocks remain. A network without blocks is cut after its last
     down-sampling itself (VGG's last pooling).
     """
-    return choose_default(_studied(model, probe))
+    return choose_default(_inspected(model, probe))
 
 
 def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> FittedTable:
@@ -88,44 +88,44 @@ def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> FittedTabl
     return FittedTable(columns, rows, title=f"Where {type(model).__name__} can be cut", right={2})
 
 
-def _studied(model: nn.Module, probe: Tensor | None) -> ModelInspection:
-    study = ModelInspection(model, probe)
-    study.check_logits()
-    return study
+def _inspected(model: nn.Module, probe: Tensor | None) -> ModelInspection:
+    inspection = ModelInspection(model, probe)
+    inspection.check_logits()
+    return inspection
 
 
-def choose_default(study: ModelInspection) -> str:
-    """Return the default layer of a model that has been studied."""
-    for name in default_layers(study):
-        if (study.has_graph or study.replays(name)) and study.matters(name):
+def choose_default(inspection: ModelInspection) -> str:
+    """Return the default layer of an inspected model."""
+    for name in default_layers(inspection):
+        if (inspection.has_graph or inspection.can_replay(name)) and inspection.logits_depend_on(name):
             return name
-    return choose_default(study) if study.settle() else no_default(study)
+    return choose_default(inspection) if inspection.fall_back_to_in_place() else no_default(inspection)
 
 
-def default_layers(study: ModelInspection) -> Iterator[str]:
+def default_layers(inspection: ModelInspection) -> Iterator[str]:
     """Yield the layers to cut at by default, the best first.
 
     Without a graph they were not tried; and a ViT may not read its cells any more. Trying costs a pass or two each.
     """
-    names = _block_ends(study, find_places(study, all_matter=False))
+    names = _block_ends(inspection, find_places(inspection, all_used=False))
     while names:
-        name = _preferred(study, names)
+        name = _preferred(inspection, names)
         yield name
         names.remove(name)
 
 
-def no_default(study: ModelInspection) -> NoReturn:
+def no_default(inspection: ModelInspection) -> NoReturn:
     """Raise the error that there is no layer to cut at."""
     raise LayerError(
-        f"{type(study.twin).__name__} has no layer that gives a grid and can be cut cleanly.",
+        f"{type(inspection.shadow).__name__} has no layer that gives a grid and can be cut cleanly.",
         "Use a model with feature maps or patch tokens, or pass larger images as `probe`.",
     )
 
 
-def _block_ends(study: ModelInspection, places: Mapping[str, Sequence[str]]) -> list[str]:
+def _block_ends(inspection: ModelInspection, places: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the places, with a block in place of its parts where it can be cut within."""
-    grids = {name: study.layout(name).grid for name in places}
-    modules = {n: study.twin.get_submodule(n) for name in places for n in (name, *places[name])}
+    grids = {name: inspection.layout(name).grid for name in places}
+    modules = {n: inspection.shadow.get_submodule(n) for name in places for n in (name, *places[name])}
     row = Counter((_parent(n), type(modules[n]), grids[name]) for name in places for n in (name, *places[name]))
     blocks = {}
     for name, others in places.items():
@@ -133,9 +133,9 @@ def _block_ends(study: ModelInspection, places: Mapping[str, Sequence[str]]) -> 
         # One of several alike that stand in a row on one grid, which stages do not; else one in a row; else the
         # innermost.
         rows = (n for n in known if row[_parent(n), type(modules[n]), grids[name]] > 1)
-        whole = next((n for n in rows if _in_row(study.twin, n)), None)
+        whole = next((n for n in rows if _in_row(inspection.shadow, n)), None)
         if whole is None:
-            whole = next((n for n in known if _in_row(study.twin, n)), (*known, name)[0])
+            whole = next((n for n in known if _in_row(inspection.shadow, n)), (*known, name)[0])
             inside = [n for n in places if n.startswith(whole + ".") and _mixers(modules[n]) > 1]
             if any(row[_parent(n), type(modules[n]), grids[n]] > 1 for n in inside):  # it is the whole network
                 continue
@@ -146,16 +146,16 @@ def _block_ends(study: ModelInspection, places: Mapping[str, Sequence[str]]) -> 
     return [name for name in ends if not name.startswith(parts)]
 
 
-def _preferred(study: ModelInspection, names: Sequence[str]) -> str:
+def _preferred(inspection: ModelInspection, names: Sequence[str]) -> str:
     """Return the place among `names` at which to cut."""
-    modules = {name: study.twin.get_submodule(name) for name in names}
-    cells = {name: study.layout(name).grid.cells for name in names}
+    modules = {name: inspection.shadow.get_submodule(name) for name in names}
+    cells = {name: inspection.layout(name).grid.cells for name in names}
     blocks = [name for name in names if _mixers(modules[name]) > 1]
     # Where most layers are in blocks, those outside are stem, down-sampling and classifier, which may go on to coarser
     # grids than any block; else the network is a row of plain layers, or most of it lies between places (the branches
     # of an HRNet), and what comes after is better than a stage before.
     inside, total = (sum(_mixers(modules[name]) for name in some) for some in (blocks, names))
-    reached = 4 * total > _mixers(study.twin)
+    reached = 4 * total > _mixers(inspection.shadow)
     coarsest = min(cells[name] for name in (blocks if reached and 2 * inside > total else names))
     last = [name for name in names if cells[name] == coarsest]
     kinds = Counter(type(modules[name]) for name in blocks)
@@ -170,59 +170,63 @@ def _preferred(study: ModelInspection, names: Sequence[str]) -> str:
     # One grid throughout: "after the last down-sampling" would be one of the first blocks.
     if here[kind] >= 3 and here[kind] == kinds[kind] and 2 * here[kind] > len(blocks):
         alike = [name for name in names if type(modules[name]) is kind]
-        found = next((name for name in reversed(alike[:-2]) if name in last), None)
-        if found is not None:
-            return found
+        with_two_behind = next((name for name in reversed(alike[:-2]) if name in last), None)
+        if with_two_behind is not None:
+            return with_two_behind
     return next(name for name in last if type(modules[name]) is kind)
 
 
-def find_places(study: ModelInspection, *, all_matter: bool = True) -> dict[str, list[str]]:
+def find_places(inspection: ModelInspection, *, all_used: bool = True) -> dict[str, list[str]]:
     """Return the names of the places to cut, each with the other names of the same tensor.
 
-    Without `all_matter` those that only passes through the network can rule out are among them.
+    Without `all_used`, places whose cells the logits may not depend on are among them: telling takes a pass each.
     """
-    trace = next(study.traces(), None)
+    trace = next(inspection.traces(), None)
     if trace is None:
         # No graph, so try: does the model give the same logits when it gets this layer's output and no image?
-        units = [name for name in _units(study, None) if study.is_grid(name)]
-        return _thinned(study.twin, {name: [] for name in units if not all_matter or study.replays(name)})
+        units = [name for name in _units(inspection, None) if inspection.is_grid(name)]
+        return _thinned(inspection.shadow, {name: [] for name in units if not all_used or inspection.can_replay(name)})
     clean = clean_nodes(trace)
-    nodes = {name: trace.outputs[name] for name in study.survey.shapes if trace.outputs.get(name) in clean}
+    nodes = {name: trace.outputs[name] for name in inspection.record.shapes if trace.outputs.get(name) in clean}
     places: dict[str, list[str]] = {}
     taken: set[fx.Node] = set()
-    for name in _units(study, nodes):
-        if name in nodes and nodes[name] not in taken and study.is_grid(name):
-            idle = isinstance(study.twin.get_submodule(name), _IDLE) and taken & set(nodes[name].all_input_nodes)
+    for name in _units(inspection, nodes):
+        if name in nodes and nodes[name] not in taken and inspection.is_grid(name):
+            idle = isinstance(inspection.shadow.get_submodule(name), _IDLE) and taken & set(nodes[name].all_input_nodes)
             taken.add(nodes[name])
             if not idle:
                 # A stage gives what its last block gives.
                 places[name] = [n for n in nodes if nodes[n] is nodes[name] and name.startswith(n + ".")]
-    for name in reversed(list(places) if all_matter else []):
-        if study.matters(name):
+    for name in reversed(list(places) if all_used else []):
+        if inspection.logits_depend_on(name):
             break
         del places[name]
-    return _thinned(study.twin, places)
+    return _thinned(inspection.shadow, places)
 
 
-def _units(study: ModelInspection, clean: Mapping[str, object] | None) -> list[str]:
+def _units(inspection: ModelInspection, clean: Mapping[str, object] | None) -> list[str]:
     """Return blocks, and plain layers outside of blocks, in the order they finish."""
-    stack: list[tuple[str, nn.Module]] = [("", study.twin)]
+    stack: list[tuple[str, nn.Module]] = [("", inspection.shadow)]
     units = set()
     while stack:
         name, module = stack.pop()
         for child_name, child in module.named_children():
             path = f"{name}.{child_name}" if name else child_name
-            if path in study.survey.shapes and _is_unit(path, child, clean) and not _is_most(study, path, child):
+            if (
+                path in inspection.record.shapes
+                and _is_unit(path, child, clean)
+                and not _is_most(inspection, path, child)
+            ):
                 units.add(path)
                 continue
             stack.append((path, child))
             if clean is not None and path in clean and not isinstance(child, _CONTAINERS):
                 units.add(path)  # a stage that does something after its last block; else it gives the same tensor
-    return [name for name in study.survey.shapes if name in units]
+    return [name for name in inspection.record.shapes if name in units]
 
 
 def _is_unit(path: str, module: nn.Module, clean: Mapping[str, object] | None) -> bool:
-    """Tell whether a module is one thing to the reader: a plain layer, a short chain of them, or a block."""
+    """Return whether a module is one thing to the reader: a plain layer, a short chain of them, or a block."""
     if _is_plain(module):
         return True
     if _is_chain(module):
@@ -234,13 +238,13 @@ def _is_unit(path: str, module: nn.Module, clean: Mapping[str, object] | None) -
     return not isinstance(module, _CONTAINERS) and not any(_repeats(part) for part in module.modules())
 
 
-def _is_most(study: ModelInspection, path: str, module: nn.Module) -> bool:
-    """Tell whether a module is most of the network, down to pooled features or logits; it is wrapped, then."""
-    return 2 * _mixers(module) > _mixers(study.twin) and not _is_plain(module) and not study.is_grid(path)
+def _is_most(inspection: ModelInspection, path: str, module: nn.Module) -> bool:
+    """Return whether a module is most of the network, down to pooled features or logits; it is wrapped, then."""
+    return 2 * _mixers(module) > _mixers(inspection.shadow) and not _is_plain(module) and not inspection.is_grid(path)
 
 
 def _repeats(module: nn.Module) -> bool:
-    """Tell whether a module is a row of blocks of the same kind."""
+    """Return whether a module is a row of blocks of the same kind."""
     children = list(module.children())
     kinds = [type(child) for child in children if not _is_plain(child) and not _is_chain(child)]
     return len(set(kinds)) < len(kinds) and (isinstance(module, _CONTAINERS) or len(set(map(type, children))) == 1)
@@ -257,7 +261,7 @@ def _thinned(model: nn.Module, places: dict[str, list[str]]) -> dict[str, list[s
 
 
 def _is_plain(module: nn.Module) -> bool:
-    """Tell whether a module has no parameters but its own: a layer, possibly with its activation inside."""
+    """Return whether a module has no parameters but its own: a layer, possibly with its activation inside."""
     return not any(next(child.parameters(), None) is not None for child in module.children())
 
 
@@ -266,7 +270,7 @@ def _parent(name: str) -> str:
 
 
 def _in_row(model: nn.Module, name: str) -> bool:
-    """Tell whether a module, no container itself, is one of a container's."""
+    """Return whether a module, no container itself, is one of a container's."""
     plain = not isinstance(model.get_submodule(name), _CONTAINERS)
     return plain and isinstance(model.get_submodule(_parent(name)), _CONTAINERS)
 

@@ -46,18 +46,18 @@ FEATURES = {"last_hidden_state", "pooler_output", "image_embeds"}
 _ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh)
 
 
-def check_logits(model: nn.Module, seen: ForwardRecord) -> Tensor:
+def check_logits(model: nn.Module, record: ForwardRecord) -> Tensor:
     """Return what a model gave for the probe if it is finite logits of shape ``(images, classes)``."""
-    output, images = seen.logits, seen.image[0]
+    output, images = record.logits, record.image[0]
     if not isinstance(output, Tensor):
-        raise _no_tensor(model, output, seen)
+        raise _no_tensor(model, output, record)
     if output.shape in ((images,), (images, 1)):
         raise CutError(
             f"the model returns one logit per image, shape {tuple(output.shape)}: it has no two classes to compare.",
             wrapped("torch.cat([-z / 2, z / 2], 1) with z = self.model(images).reshape(-1, 1)"),
         )
     if output.ndim != 2 or output.shape[0] != images:
-        raise _no_rows(model, output, seen)
+        raise _no_rows(model, output, record)
     if not output.is_floating_point():
         raise CutError(f"the model returns {output.dtype}, not logits.", "Return the scores before argmax.")
     if not bool(torch.isfinite(output).all()):
@@ -68,14 +68,14 @@ def check_logits(model: nn.Module, seen: ForwardRecord) -> Tensor:
     return output
 
 
-def check_classifier(model: nn.Module, seen: ForwardRecord) -> None:
+def check_classifier(model: nn.Module, record: ForwardRecord) -> None:
     """Raise an error if a model's classifier was taken away: what it returns are features, and no classes."""
-    output = seen.logits
+    output = record.logits
     if not isinstance(output, Tensor) or output.ndim < 2:
         return
     own = getattr(model, "num_classes", None)
     removed = isinstance(own, int) and not isinstance(own, bool) and own == 0
-    if removed or (_ends_in_identity(model, seen) and not has_classifier(model, seen)):
+    if removed or (_ends_in_identity(model, record) and not has_classifier(model, record)):
         how = " (num_classes=0)" if removed else ", a torch.nn.Identity stands where it was"
         raise CutError(
             f"{type(model).__name__} has no classifier{how}: the {output.shape[1]} numbers it returns are features, "
@@ -85,15 +85,15 @@ def check_classifier(model: nn.Module, seen: ForwardRecord) -> None:
         )
 
 
-def has_classifier(model: nn.Module, seen: ForwardRecord) -> bool:
-    """Tell whether a model seems to end in a classifier: what has weights last gives the logits themselves."""
-    modules, ran = _leaves(model, seen)
+def has_classifier(model: nn.Module, record: ForwardRecord) -> bool:
+    """Return whether a model seems to end in a classifier: what has weights last gives the logits themselves."""
+    modules, ran = _leaves(model, record)
     # What is quantised keeps its weights where they are no parameters.
     weighted = [name for name in ran if hasattr(modules[name], "weight") or [*modules[name].parameters(recurse=False)]]
-    if not weighted or not isinstance(seen.logits, Tensor):
+    if not weighted or not isinstance(record.logits, Tensor):
         return True  # nobody knows: it has an own way to its logits
-    name, width = weighted[-1], seen.logits.shape[-1]
-    last, shape = modules[name], seen.shapes[name]
+    name, width = weighted[-1], record.logits.shape[-1]
+    last, shape = modules[name], record.shapes[name]
     if "Linear" in type(last).__name__:
         activated = any(isinstance(modules[later], _ACTIVATIONS) for later in ran[ran.index(name) + 1 :])
         return len(shape) == 2 and shape[1] == width and not activated
@@ -129,20 +129,20 @@ def wrapped(logits: str) -> str:
     )
 
 
-def _no_tensor(model: nn.Module, output: Any, seen: ForwardRecord) -> CutError:
+def _no_tensor(model: nn.Module, output: Any, record: ForwardRecord) -> CutError:
     """Return what to tell of a model that returns several things."""
-    images, name, kind = seen.image[0], type(model).__name__, type(output).__name__
+    images, name, kind = record.image[0], type(model).__name__, type(output).__name__
     problem = f"the model returns a {kind}, not only the logits as one tensor"
     rows = {key: value for key, value in _items(output) if _is_rows(value, images) and key not in FEATURES}
     if isinstance(getattr(output, "logits", None), Tensor) and "logits" in rows:
         return CutError(f"{problem}.", "Wrap it with partswap.models.huggingface.adapt(model).")
-    width = _classes(model, seen)
+    width = _classes(model, record)
     fits = [key for key, value in rows.items() if width in (None, value.shape[1])]
     if fits:
         return CutError(f"{problem}.", wrapped(f"self.model(images)[{fits[0]!r}]"))
-    task = _task(model, output, seen.image[1:])
+    task = _task(model, output, record.image[1:])
     if task is not None:
-        pixels = next((key for key, value in _items(output) if _is_map(value, seen.image[1:])), None)
+        pixels = next((key for key, value in _items(output) if _is_map(value, record.image[1:])), None)
         fix = WAYS.get(task, "Give a model of single images.")
         return CutError(
             f"{name} {task} (it returns a {kind}), and {ONLY}",
@@ -161,9 +161,9 @@ def _no_tensor(model: nn.Module, output: Any, seen: ForwardRecord) -> CutError:
     )
 
 
-def _no_rows(model: nn.Module, output: Tensor, seen: ForwardRecord) -> CutError:
+def _no_rows(model: nn.Module, output: Tensor, record: ForwardRecord) -> CutError:
     """Return what to tell of a model whose tensor is no row of logits per image."""
-    shape, size = tuple(output.shape), seen.image[1:]
+    shape, size = tuple(output.shape), record.image[1:]
     task = _task(model, output, size)
     if task is not None:
         fix = WAYS.get(task, "Give a model of single images.")
@@ -171,8 +171,8 @@ def _no_rows(model: nn.Module, output: Tensor, seen: ForwardRecord) -> CutError:
             f"{type(model).__name__} {task} (it returns a tensor of shape {shape}), and {ONLY}",
             fix.replace("{logits}", "return self.model(images).mean((2, 3))"),
         )
-    problem = f"the model returns a tensor of shape {shape} for {seen.image[0]} images"
-    if output.ndim in (3, 4) and not has_classifier(model, seen):
+    problem = f"the model returns a tensor of shape {shape} for {record.image[0]} images"
+    if output.ndim in (3, 4) and not has_classifier(model, record):
         return CutError(
             f"{problem}: features, as of a network without its classifier.",
             f"Pass the whole network: {ONLY}",
@@ -217,33 +217,33 @@ def _is_rows(value: Any, images: int) -> bool:
 
 
 def _is_map(value: Any, size: Sequence[int]) -> bool:
-    """Tell whether a tensor holds scores of pixels: of a quarter of the image's side or more."""
+    """Return whether a tensor holds scores of pixels: of a quarter of the image's side or more."""
     if not isinstance(value, Tensor) or value.ndim != 4:
         return False
     return all(4 * cells >= side for cells, side in zip(value.shape[2:], size, strict=True))
 
 
-def _classes(model: nn.Module, seen: ForwardRecord) -> int | None:
+def _classes(model: nn.Module, record: ForwardRecord) -> int | None:
     """Return how many classes the last linear layer that ran tells apart, None if there is none."""
     modules = dict(model.named_modules())
-    layers = [modules[name] for name in seen.shapes if isinstance(modules.get(name), nn.Linear)]
+    layers = [modules[name] for name in record.shapes if isinstance(modules.get(name), nn.Linear)]
     return int(layers[-1].out_features) if layers and isinstance(layers[-1], nn.Linear) else None
 
 
-def _ends_in_identity(model: nn.Module, seen: ForwardRecord) -> bool:
-    modules, ran = _leaves(model, seen)
+def _ends_in_identity(model: nn.Module, record: ForwardRecord) -> bool:
+    modules, ran = _leaves(model, record)
     if not ran or not isinstance(modules[ran[-1]], nn.Identity | nn.Sequential):
         return False
-    return bool(seen.shapes[ran[-1]] == tuple(seen.logits.shape))
+    return bool(record.shapes[ran[-1]] == tuple(record.logits.shape))
 
 
-def _leaves(model: nn.Module, seen: ForwardRecord) -> tuple[dict[str, nn.Module], list[str]]:
+def _leaves(model: nn.Module, record: ForwardRecord) -> tuple[dict[str, nn.Module], list[str]]:
     """Return all modules, and the names of those without parts that ran, in order; a quantised layer is one."""
     modules = dict(model.named_modules())
     whole = {
         name for name, m in modules.items() if not any(m.children()) or type(m).__module__.startswith("torch.ao.nn.")
     }
-    return modules, [name for name in seen.shapes if name in whole]
+    return modules, [name for name in record.shapes if name in whole]
 
 
 def _is_norm(module: nn.Module) -> bool:

@@ -18,14 +18,14 @@ from partswap.cut.graph import CrossingError, clean_nodes, graph_after, graph_be
 from partswap.cut.inspection import ModelInspection
 from partswap.cut.layout import Layout
 from partswap.cut.replay import ReplayFeatures, ReplayHead
-from partswap.cut.shadow_copy import EvalModule, check_layer, equal_outputs, layer_name, sample
+from partswap.cut.shadow_copy import EvalModule, check_layer, equal_outputs, layer_name, sample_values
 from partswap.cut.trace import Trace
 from partswap.errors import CutError, LayerError, NondeterministicModelError, ShapeError
 from partswap.grid import FeatureGrids, GridShape
 from partswap.utils.progress import Advance, Track, no_progress
 
 Route = Literal["fx", "export", "replay"]
-#: Study, graph, and a cut that was checked.
+#: Inspection, graph, and a checked cut.
 STEPS = 3
 #: The probe's images on which heads are checked: another number of grids than the features gave.
 ROWS = [1, 0, 1]
@@ -192,11 +192,13 @@ def cut_network(
     >>> features(torch.randn(4, 3, 224, 224)).values.shape
     torch.Size([4, 8, 7, 7])
     """
-    with track(f"studying {type(model).__name__}", STEPS) as advance:
-        study = ModelInspection(model, probe)
-        study.check_logits()
+    with track(f"inspecting {type(model).__name__}", STEPS) as advance:
+        inspection = ModelInspection(model, probe)
+        inspection.check_logits()
         advance(1)
-        return cut_studied(study, None if layer is None else layer_name(model, layer), atol=atol, advance=advance)
+        return cut_inspected(
+            inspection, None if layer is None else layer_name(model, layer), atol=atol, advance=advance
+        )
 
 
 class EachAlone(EvalModule):
@@ -222,20 +224,20 @@ def one_by_one(cut: Cut) -> Cut:
     )
 
 
-def cut_studied(
-    study: ModelInspection, layer: str | None = None, *, atol: float = 1e-4, advance: Advance = lambda _steps: None
+def cut_inspected(
+    inspection: ModelInspection, layer: str | None = None, *, atol: float = 1e-4, advance: Advance = lambda _steps: None
 ) -> Cut:
-    """Cut a model that has been studied; `advance` is told of the `STEPS` that are left after the study."""
-    next(study.traces(), None)
+    """Cut an inspected model; `advance` is called for the `STEPS` that are left after the inspection."""
+    next(inspection.traces(), None)
     advance(1)
-    cut = _cut_by_default(study, atol) if layer is None else _cut_at(study, layer, atol)
+    cut = _cut_by_default(inspection, atol) if layer is None else _cut_at(inspection, layer, atol)
     advance(1)
     return cut
 
 
-def _cut_at(study: ModelInspection, layer: str, atol: float) -> Cut:
-    check_layer(study.twin, layer, study.survey.shapes)
-    cut, reads_cells = _checked_cut(study, layer, atol)
+def _cut_at(inspection: ModelInspection, layer: str, atol: float) -> Cut:
+    check_layer(inspection.shadow, layer, inspection.record.shapes)
+    cut, reads_cells = _checked_cut(inspection, layer, atol)
     if not reads_cells:
         raise LayerError(
             f"after layer {layer!r} the model reads only its class token: swapping cells changes nothing.",
@@ -244,43 +246,43 @@ def _cut_at(study: ModelInspection, layer: str, atol: float) -> Cut:
     return cut
 
 
-def _cut_by_default(study: ModelInspection, atol: float) -> Cut:
-    from partswap.cut.layers import default_layers, no_default  # they need the same study; layers sits beside this file
+def _cut_by_default(inspection: ModelInspection, atol: float) -> Cut:
+    from partswap.cut.layers import default_layers, no_default  # a cycle otherwise
 
-    for layer in default_layers(study):
+    for layer in default_layers(inspection):
         try:
-            cut, reads_cells = _checked_cut(study, layer, atol)
+            cut, reads_cells = _checked_cut(inspection, layer, atol)
         except CutError as error:
-            if study.has_graph or isinstance(error, NondeterministicModelError):
+            if inspection.has_graph or isinstance(error, NondeterministicModelError):
                 raise
             continue  # without a graph, only trying tells where it can be cut
         if reads_cells:
             return cut
-    return _cut_by_default(study, atol) if study.settle() else no_default(study)
+    return _cut_by_default(inspection, atol) if inspection.fall_back_to_in_place() else no_default(inspection)
 
 
-def _checked_cut(study: ModelInspection, layer: str, atol: float) -> tuple[Cut, bool]:
+def _checked_cut(inspection: ModelInspection, layer: str, atol: float) -> tuple[Cut, bool]:
     """Return the first cut that reproduces the model, and whether the logits depend on the cells."""
-    dtype = study.survey.samples[layer].dtype if layer in study.survey.samples else None
+    dtype = inspection.record.samples[layer].dtype if layer in inspection.record.samples else None
     if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
         raise CutError(
             f"the network is quantised: what it gives at {layer!r} are integers ({dtype}), whose cells cannot be "
             "swapped and scored exactly.",
             "Pass the network in floating point that it was made from; dynamic quantisation will do, too.",
         )
-    layout, failures = study.layout(layer), list[str]()
-    for route, features, head, make_head in _cuts(study, layer, layout, failures):
+    layout, failures = inspection.layout(layer), list[str]()
+    for route, features, head, make_head in _candidate_cuts(inspection, layer, layout, failures):
         try:
-            with study.quiet():
-                head, reads_cells = _tried(study, layer, features, head, make_head, atol)
+            with inspection.without_side_effects():
+                head, reads_cells = _checked_head(inspection, layer, features, head, make_head, atol)
         except Exception as error:  # a part that was cut wrong may fail in any way
-            study.check_repeatable()
-            if study.settle():
-                return _checked_cut(study, layer, atol)
-            problem = str(error) if isinstance(error, _OtherLogitsError) else f"{type(error).__name__}: {error}"
+            inspection.check_repeatable()
+            if inspection.fall_back_to_in_place():
+                return _checked_cut(inspection, layer, atol)
+            problem = str(error) if isinstance(error, _MismatchError) else f"{type(error).__name__}: {error}"
             failures.append(f"{route}: {problem}")
             continue
-        classes = study.survey.logits.shape[1]
+        classes = inspection.record.logits.shape[1]
         return Cut(features, head, layer, layout.grid, layout.channels, classes, route), reads_cells
     raise CutError(
         f"no cut at {layer!r} reproduces the model ({'; '.join(failures)}).",
@@ -288,26 +290,26 @@ def _checked_cut(study: ModelInspection, layer: str, atol: float) -> tuple[Cut, 
     )
 
 
-class _OtherLogitsError(Exception):
+class _MismatchError(Exception):
     """The parts do not equal the model on the probe."""
 
 
-def _cuts(
-    study: ModelInspection, layer: str, layout: Layout, failures: list[str]
+def _candidate_cuts(
+    inspection: ModelInspection, layer: str, layout: Layout, failures: list[str]
 ) -> Iterator[tuple[Route, Features, Head, Callable[..., Head] | None]]:
     """Yield the cut by every route that can make one, best first; note in `failures` why others cannot.
 
     The last of each makes another head, which may work on a copy of its grid.
     """
-    probe, calls = study.survey.probe, study.survey.calls[layer]
-    taken, given = probe.dtype, study.survey.samples[layer].dtype
-    for trace in study.traces(failures):
+    probe, calls = inspection.record.probe, inspection.record.calls[layer]
+    taken, given = probe.dtype, inspection.record.samples[layer].dtype
+    for trace in inspection.traces(failures):
         node = trace.outputs.get(layer)
         if node is None:
             failures.append(f"{trace.route}: {layer} is not in the graph")
             continue
         if node not in clean_nodes(trace):
-            raise _crossing(study, trace, layer)
+            raise _crossing(inspection, trace, layer)
 
         def make_head(trace: Trace = trace, node: fx.Node = node, *, clone: bool = False) -> Head:
             return Head(graph_after(trace, node, layout, probe, clone=clone), layout, given)
@@ -315,17 +317,17 @@ def _cuts(
         try:
             features, head = Features(graph_before(trace, node), layout, taken), make_head()
         except CrossingError as error:
-            raise _crossing(study, trace, layer) from error
+            raise _crossing(inspection, trace, layer) from error
         except Exception as error:  # an unusual graph; the next route may do
             failures.append(f"{trace.route}: {type(error).__name__}: {error}")
             continue
         yield trace.route, features, head, make_head
-    features = Features(ReplayFeatures(study.twin, layer, calls), layout, taken)
-    yield "replay", features, Head(ReplayHead(study.twin, layer, calls, layout, probe), layout, given), None
+    features = Features(ReplayFeatures(inspection.shadow, layer, calls), layout, taken)
+    yield "replay", features, Head(ReplayHead(inspection.shadow, layer, calls, layout, probe), layout, given), None
 
 
-def _tried(
-    study: ModelInspection,
+def _checked_head(
+    inspection: ModelInspection,
     layer: str,
     features: Features,
     head: Head,
@@ -333,44 +335,44 @@ def _tried(
     atol: float,
 ) -> tuple[Head, bool]:
     """Return a head that with the features equals the model on the probe, and whether it reads the cells."""
-    raw = features.body(study.survey.probe.clone())  # a model may write into its input
-    if not equal_outputs(sample(raw), study.survey.samples[layer], atol):
-        raise _OtherLogitsError("the features are not what the layer gives")
+    raw = features.body(inspection.record.probe.clone())  # a model may write into its input
+    if not equal_outputs(sample_values(raw), inspection.record.samples[layer], atol):
+        raise _MismatchError("the features are not what the layer gives")
     grids = features.grids(raw)
     three = grids.at(ROWS)
     version = three.values._version
-    logits = _checked_logits(study, head, grids, three, atol)
+    logits = _checked_logits(inspection, head, grids, three, atol)
     if three.values._version != version and make_head is not None:  # it writes into its grid, so it gets a copy
         head = make_head(clone=True)
-        logits = _checked_logits(study, head, grids, grids.at(ROWS), atol)
-    return head, _reads_cells(study, head, grids, logits)
+        logits = _checked_logits(inspection, head, grids, grids.at(ROWS), atol)
+    return head, _reads_cells(inspection, head, grids, logits)
 
 
 def _checked_logits(
-    study: ModelInspection, head: Head, grids: FeatureGrids, three: FeatureGrids, atol: float
+    inspection: ModelInspection, head: Head, grids: FeatureGrids, three: FeatureGrids, atol: float
 ) -> Tensor:
     """Return the logits of the probe's `ROWS`; an error says in what they are not the model's."""
-    expected = study.survey.logits
-    found: Tensor = head(three)
-    if not equal_outputs(found, expected[ROWS], atol):
+    expected = inspection.record.logits
+    logits: Tensor = head(three)
+    if not equal_outputs(logits, expected[ROWS], atol):
         if not isinstance(head.body, ReplayHead) and equal_outputs(head(grids), expected, atol):
-            raise _OtherLogitsError("the head depends on the number of grids it is given")
-        raise _OtherLogitsError(f"logits differ by {float((found - expected[ROWS]).abs().max()):.2g}")
-    return found
+            raise _MismatchError("the head depends on the number of grids it is given")
+        raise _MismatchError(f"logits differ by {float((logits - expected[ROWS]).abs().max()):.2g}")
+    return logits
 
 
-def _reads_cells(study: ModelInspection, head: Head, grids: FeatureGrids, logits: Tensor) -> bool:
-    """Tell whether the logits of `ROWS` become others with the cells of the other image beside the same context."""
-    if grids.context is None or not study.tells_apart:
+def _reads_cells(inspection: ModelInspection, head: Head, grids: FeatureGrids, logits: Tensor) -> bool:
+    """Return whether the logits of `ROWS` become others with the cells of the other image beside the same context."""
+    if grids.context is None or not inspection.probe_images_differ:
         return True
     others = [1 - row for row in ROWS]
-    found = head(FeatureGrids(grids.values[others], grids.context[ROWS]))
+    swapped = head(FeatureGrids(grids.values[others], grids.context[ROWS]))
     # Where nothing reads the cells the very same numbers come out, whatever their precision.
-    return not equal_outputs(found, logits)
+    return not equal_outputs(swapped, logits)
 
 
-def _crossing(study: ModelInspection, trace: Trace, layer: str) -> LayerError:
-    nearest = study.nearest_clean(trace, layer)
+def _crossing(inspection: ModelInspection, trace: Trace, layer: str) -> LayerError:
+    nearest = inspection.nearest_clean_layer(trace, layer)
     return LayerError(
         f"layer {layer!r} cannot be cut: other tensors that depend on the image bypass it "
         "(it is inside a residual or dense block).",

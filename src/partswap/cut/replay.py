@@ -28,8 +28,8 @@ class StopForward(BaseException):  # a network's own `except Exception` must not
 
 
 @contextmanager
-def hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any]) -> Iterator[None]:
-    """Let `act` replace the output of a layer's last call, in this thread: passes may run side by side."""
+def output_hook(model: nn.Module, layer: str, calls: int, replace_output: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace the output of a layer's last call by what `replace_output` returns, in this thread only."""
     count, thread = 0, threading.get_ident()
 
     def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
@@ -37,7 +37,7 @@ def hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any]) 
         if threading.get_ident() != thread:
             return None
         count += 1
-        return act(output) if count == calls else None
+        return replace_output(output) if count == calls else None
 
     handle = model.get_submodule(layer).register_forward_hook(hook)
     try:
@@ -49,9 +49,9 @@ def hooked(model: nn.Module, layer: str, calls: int, act: Callable[[Any], Any]) 
 class ReplayFeatures(EvalModule):
     """Images to the raw output of a layer; nothing after the layer runs."""
 
-    def __init__(self, twin: nn.Module, layer: str, calls: int) -> None:
+    def __init__(self, shadow: nn.Module, layer: str, calls: int) -> None:
         super().__init__()
-        self.twin, self.layer, self.calls = twin, layer, calls
+        self.shadow, self.layer, self.calls = shadow, layer, calls
         self.train()
 
     def extra_repr(self) -> str:
@@ -61,25 +61,25 @@ class ReplayFeatures(EvalModule):
     def forward(self, images: Tensor) -> Tensor:
         """Run up to the layer."""
 
-        def act(output: Any) -> Any:
+        def stop(output: Any) -> Any:
             raise StopForward(output)
 
         try:
-            with hooked(self.twin, self.layer, self.calls, act):
-                self.twin(images)
+            with output_hook(self.shadow, self.layer, self.calls, stop):
+                self.shadow(images)
         except StopForward as reached:
-            found = first_tensor(reached.output)
-            assert found is not None  # the probe gave a tensor here
-            return found
+            tensor = first_tensor(reached.output)
+            assert tensor is not None  # the probe gave a tensor here
+            return tensor
         raise LayerError(f"layer {self.layer!r} did not run for these images.", "Choose another layer.")
 
 
 class ReplayHead(EvalModule):
     """Grids to logits: the whole network on blank images, with the grids put in at the layer."""
 
-    def __init__(self, twin: nn.Module, layer: str, calls: int, layout: Layout, probe: Tensor) -> None:
+    def __init__(self, shadow: nn.Module, layer: str, calls: int, layout: Layout, probe: Tensor) -> None:
         super().__init__()
-        self.twin, self.layer, self.calls, self.layout = twin, layer, calls, layout
+        self.shadow, self.layer, self.calls, self.layout = shadow, layer, calls, layout
         self.register_buffer("blank", torch.zeros_like(probe[:1]), persistent=False)
         self.train()
 
@@ -88,25 +88,25 @@ class ReplayHead(EvalModule):
         raw = self.layout.to_raw(grid.clone(), context)  # a copy: the network may write into it
 
         assert isinstance(self.blank, Tensor)
-        with hooked(self.twin, self.layer, self.calls, lambda output: _with_first(output, raw)):
-            return self.twin(self.blank.expand(len(grid), -1, -1, -1))
+        with output_hook(self.shadow, self.layer, self.calls, lambda output: _with_first(output, raw)):
+            return self.shadow(self.blank.expand(len(grid), -1, -1, -1))
 
 
-def with_swapped_cells(twin: nn.Module, layer: str, calls: int, layout: Layout, probe: Tensor) -> Tensor | None:
+def with_swapped_cells(shadow: nn.Module, layer: str, calls: int, layout: Layout, probe: Tensor) -> Tensor | None:
     """Return what two images give if they swap their cells at a layer and keep their contexts; None if it fails."""
 
-    def act(output: Any) -> Any:
+    def replace_output(output: Any) -> Any:
         tensor = first_tensor(output)
         assert tensor is not None  # the probe gave a grid here
         values, context = layout.to_grid(tensor)
         return _with_first(output, layout.to_raw(values.flip(0), context))
 
     try:
-        with hooked(twin, layer, calls, act):
-            found = twin(probe)
+        with output_hook(shadow, layer, calls, replace_output):
+            logits = shadow(probe)
     except Exception:  # the network does not take what it gave, in whatever way
         return None
-    return found if isinstance(found, Tensor) else None
+    return logits if isinstance(logits, Tensor) else None
 
 
 def _with_first(output: Any, raw: Tensor) -> Any:

@@ -1,8 +1,8 @@
-"""A mirror of the user's model, the probe that is sent through it, and what the probe shows.
+"""A shadow copy of the user's model, the probe that is sent through it, and a record of that forward pass.
 
-Everything partswap does to a network (hooks, tracing, eval mode) it does to a mirror: a second tree of module
-objects around the *same* parameters and buffers. So the user's model is never touched, not even for a moment,
-and a later ``model.train()`` does not switch dropout on in parts that were made from the mirror.
+Hooks, tracing and eval mode are applied to a shadow copy: a second tree of module objects around the *same* parameters
+and buffers. The user's model is never changed, and a later ``model.train()`` does not switch on dropout in parts that
+were made from the copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from partswap.cut.logits import failure
 from partswap.errors import CutError, LayerError, NondeterministicModelError, ShapeError, suggest
 
 DEFAULT_SIZE = 224
-# Numbers kept of every layer's output, to recognise it by.
+#: How many numbers of every layer's output are recorded, to recognize it.
 SAMPLE = 256
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -36,7 +36,7 @@ class EvalModule(nn.Module):
 def shadow_copy(model: nn.Module, *, in_place: bool = False) -> nn.Module:
     """Return `model` as new module objects, in eval mode, that share its parameters and buffers.
 
-    Without `in_place`, no activation of the mirror works in place; a model that relies on it then gives other logits.
+    Without `in_place`, no activation of the copy works in place; a model that relies on that then gives other logits.
     """
     model = getattr(model, "_orig_mod", model)  # hooks and tracers see nothing of what torch.compile made
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -59,68 +59,68 @@ def shadow_copy(model: nn.Module, *, in_place: bool = False) -> nn.Module:
                 if isinstance(leaf, Tensor):
                     memo[id(leaf)] = leaf
     try:
-        twin = copy.deepcopy(model, memo).eval()
+        shadow = copy.deepcopy(model, memo).eval()
     except Exception as error:  # whatever an attribute's own copying raises
         raise CutError(
             f"{type(model).__name__} holds something that cannot be copied ({error}).",
             "Remove that attribute from the model before cutting it.",
         ) from error
-    for module in twin.modules() if not in_place else ():
+    for module in shadow.modules() if not in_place else ():
         # An in-place activation at the start of the head would overwrite the grid that it is given.
         if getattr(module, "inplace", None) is True:
             setattr(module, "inplace", False)  # noqa: B010, modules declare no such attribute
-    return twin
+    return shadow
 
 
-def without_hooks(twin: nn.Module, probe: Tensor) -> nn.Module:
-    """Take the user's forward hooks off a mirror, unless they change what the model gives.
+def without_hooks(shadow: nn.Module, probe: Tensor) -> nn.Module:
+    """Remove the user's forward hooks from a shadow copy, unless they change the model's output.
 
-    Hooks that only record would otherwise record the proxies of a tracer. torch's own (weight norm) stay.
+    Hooks that only record would otherwise record the proxies of a tracer. Those of torch (weight norm) stay.
     """
     kinds = ("_forward_hooks", "_forward_pre_hooks")
-    found = [vars(module)[kind] for module in twin.modules() for kind in kinds if vars(module).get(kind)]
-    if not found:
-        return twin
-    hooked = [dict(hooks) for hooks in found]
+    registered = [vars(module)[kind] for module in shadow.modules() for kind in kinds if vars(module).get(kind)]
+    if not registered:
+        return shadow
+    original = [dict(hooks) for hooks in registered]
     with no_side_effects(probe.device):
-        before = run(twin, probe)
-        for hooks in found:
+        before = run(shadow, probe)
+        for hooks in registered:
             for key, hook in list(hooks.items()):
                 if not type(hook).__module__.startswith("torch."):
                     del hooks[key]
         try:
-            after = twin(probe)
+            after = shadow(probe)
         except Exception:  # a model that needs its hooks may fail without them in any way
             after = None
     if not (isinstance(before, Tensor) and isinstance(after, Tensor) and equal_outputs(before, after)):
-        for hooks, kept in zip(found, hooked, strict=True):
-            hooks.update(kept)
-    return twin
+        for hooks, removed in zip(registered, original, strict=True):
+            hooks.update(removed)
+    return shadow
 
 
 @contextlib.contextmanager
 def no_side_effects(device: torch.device) -> Iterator[None]:
-    """Run without gradients and give the global random state back as it was."""
+    """Run without gradients, and restore the global random state afterwards."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.no_grad():
         yield
 
 
-def other_randomness(device: torch.device) -> None:
+def advance_random_state(device: torch.device) -> None:
     """Advance the random state, so that this pass draws other numbers than the recorded one."""
     torch.rand(1, device=device)
     torch.rand(1)
 
 
 class ForwardRecord(NamedTuple):
-    """What one pass of a probe shows."""
+    """What is recorded of one forward pass of a probe."""
 
     probe: Tensor
     logits: Tensor
     shapes: dict[str, tuple[int, ...]]  #: output of every module that ran, in order of completion; () is no tensor
     convolved: dict[str, tuple[int, int]]  #: grid of every convolution
     calls: dict[str, int]  #: how often every module ran
-    samples: dict[str, Tensor]  #: a few numbers of every output, to recognise it by; it also has the output's dtype
+    samples: dict[str, Tensor]  #: a few numbers of every output, in its dtype, to recognize it
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -134,79 +134,79 @@ class ForwardRecord(NamedTuple):
         return [grid for name, grid in self.convolved.items() if name in earlier]
 
 
-def record_forward(twin: nn.Module, probe: Tensor | None) -> ForwardRecord:
-    """Send a probe through a mirror; what comes out may be anything (see `logits.check_logits`)."""
-    probe = make_probe(twin, probe)
-    twin = without_hooks(twin, probe)
+def record_forward(shadow: nn.Module, probe: Tensor | None) -> ForwardRecord:
+    """Send a probe through a shadow copy; its output may be anything (see `logits.check_logits`)."""
+    probe = make_probe(shadow, probe)
+    shadow = without_hooks(shadow, probe)
     with no_side_effects(probe.device):
-        return observe(twin, probe)
+        return record_pass(shadow, probe)
 
 
-def check_repeatable(twin: nn.Module, seen: ForwardRecord) -> None:
+def check_repeatable(shadow: nn.Module, record: ForwardRecord) -> None:
     """Raise an error if the probe gives other logits the second time."""
-    with no_side_effects(seen.probe.device):
-        other_randomness(seen.probe.device)
-        again = twin(seen.probe.clone())
-    if not equal_outputs(seen.logits, again, 1e-5):
+    with no_side_effects(record.probe.device):
+        advance_random_state(record.probe.device)
+        again = shadow(record.probe.clone())
+    if not equal_outputs(record.logits, again, 1e-5):
         raise NondeterministicModelError(
             "the model gives different logits for the same images in eval mode.",
             "Remove what is random in its forward pass (for example F.dropout without its training=).",
         )
 
 
-def observe(twin: nn.Module, probe: Tensor) -> ForwardRecord:
-    """Send a probe through a mirror once; `logits` is whatever comes out."""
-    seen = ForwardRecord(probe, torch.empty(0), {}, {}, {}, {})
+def record_pass(shadow: nn.Module, probe: Tensor) -> ForwardRecord:
+    """Send a probe through a shadow copy once; `logits` of the record is its output, whatever that is."""
+    record = ForwardRecord(probe, torch.empty(0), {}, {}, {}, {})
 
     def watch(name: str, module: nn.Module) -> Any:
         def hook(_module: nn.Module, _args: Any, output: Any) -> None:
             tensor = first_tensor(output)
-            seen.calls[name] = seen.calls.get(name, 0) + 1
-            seen.shapes.pop(name, None)  # a module that runs several times counts where it runs last
-            seen.shapes[name] = () if tensor is None else tuple(tensor.shape)
+            record.calls[name] = record.calls.get(name, 0) + 1
+            record.shapes.pop(name, None)  # a module that runs several times counts where it runs last
+            record.shapes[name] = () if tensor is None else tuple(tensor.shape)
             if tensor is not None:
-                seen.samples[name] = sample(tensor)
+                record.samples[name] = sample_values(tensor)
                 if isinstance(module, nn.Conv2d) and tensor.ndim == 4:
-                    seen.convolved[name] = (tensor.shape[2], tensor.shape[3])
+                    record.convolved[name] = (tensor.shape[2], tensor.shape[3])
 
         return module.register_forward_hook(hook)
 
-    handles = [watch(name, module) for name, module in twin.named_modules() if name]
+    handles = [watch(name, module) for name, module in shadow.named_modules() if name]
     try:
-        output = run(twin, probe.clone())  # a model may write into its input
+        output = run(shadow, probe.clone())  # a model may write into its input
     finally:
         for handle in handles:
             handle.remove()
-    return seen._replace(logits=output)
+    return record._replace(logits=output)
 
 
-def sample(tensor: Tensor) -> Tensor:
+def sample_values(tensor: Tensor) -> Tensor:
     """Return a copy of a few numbers of a tensor, the same places for the same shape."""
     flat = tensor.detach().flatten()
     return flat[:: max(1, len(flat) // SAMPLE)].clone()
 
 
-def run(twin: nn.Module, probe: Tensor) -> Any:
+def run(shadow: nn.Module, probe: Tensor) -> Any:
     """Run the model on the probe; an error names the probe's shape and how to pass another."""
     try:
-        return twin(probe)
+        return shadow(probe)
     except Exception as error:  # a network may fail in any way on images it was not made for
-        raise failure(twin, probe, error) from error
+        raise failure(shadow, probe, error) from error
 
 
-def make_probe(twin: nn.Module, probe: Tensor | None, size: tuple[int, int] | None = None) -> Tensor:
-    """Return two images of the size, device and dtype that a mirror takes: random (of `size`), or from `probe`."""
-    device = next((p.device for p in twin.parameters()), torch.device("cpu"))
+def make_probe(shadow: nn.Module, probe: Tensor | None, size: tuple[int, int] | None = None) -> Tensor:
+    """Return two images of the size, device and dtype that a model takes: random (of `size`), or from `probe`."""
+    device = next((p.device for p in shadow.parameters()), torch.device("cpu"))
     if probe is not None:
         if not isinstance(probe, Tensor) or probe.ndim != 4 or not probe.numel():
             shape = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
             raise ShapeError(f"probe is {shape}.", "Pass a tensor of shape (images, channels, height, width).")
         if len(probe) == 1:  # one image cannot show that a batch size was baked in
             probe = torch.cat([probe, probe.flip(-1)])
-        return _in_dtype(twin, probe.detach()[:2].to(device))
+        return _in_dtype(shadow, probe.detach()[:2].to(device))
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(2, input_channels(twin, size), *(size or image_size(twin)), generator=generator)
-    return _in_dtype(twin, images.to(device))
+    images = torch.randn(2, input_channels(shadow, size), *(size or image_size(shadow)), generator=generator)
+    return _in_dtype(shadow, images.to(device))
 
 
 def input_channels(model: nn.Module, size: tuple[int, int] | None = None) -> int:
@@ -218,23 +218,23 @@ def input_channels(model: nn.Module, size: tuple[int, int] | None = None) -> int
     channels = 3 if first is None else first.in_channels
     if channels == 3 or any(parameter.is_meta for parameter in model.parameters()):
         return channels
-    twin = shadow_copy(model)
-    colours = torch.zeros(2, 3, *(size or image_size(twin)), device=next(twin.parameters()).device)
-    return 3 if runs(twin, _in_dtype(twin, colours)) else channels
+    shadow = shadow_copy(model)
+    images = torch.zeros(2, 3, *(size or image_size(shadow)), device=next(shadow.parameters()).device)
+    return 3 if can_run(shadow, _in_dtype(shadow, images)) else channels
 
 
-def _in_dtype(twin: nn.Module, images: Tensor) -> Tensor:
+def _in_dtype(shadow: nn.Module, images: Tensor) -> Tensor:
     """Return images in the dtype of the weights; if they have several, the first that the network runs with."""
-    dtypes = [d for d in dict.fromkeys(p.dtype for p in twin.parameters()) if d in _FLOATS] or [torch.float32]
-    fitting = (images.to(dtype) for dtype in dtypes if len(dtypes) == 1 or runs(twin, images.to(dtype)))
+    dtypes = [d for d in dict.fromkeys(p.dtype for p in shadow.parameters()) if d in _FLOATS] or [torch.float32]
+    fitting = (images.to(dtype) for dtype in dtypes if len(dtypes) == 1 or can_run(shadow, images.to(dtype)))
     return next(fitting, images.to(dtypes[0]))
 
 
-def runs(twin: nn.Module, images: Tensor) -> bool:
-    """Tell whether a mirror runs on images."""
+def can_run(shadow: nn.Module, images: Tensor) -> bool:
+    """Return whether a model runs on images without an error."""
     try:
         with no_side_effects(images.device), torch.no_grad():
-            twin(images)
+            shadow(images)
     except Exception:  # whatever a layer of another dtype or width raises
         return False
     return True
@@ -267,7 +267,7 @@ def first_tensor(output: Any) -> Tensor | None:
 
 
 def equal_outputs(a: Tensor, b: Tensor, atol: float = 0.0) -> bool:
-    """Tell whether tensors are equal up to `atol`, relative to large values and to the dtypes' precision."""
+    """Return whether tensors are equal up to `atol`, relative to large values and to the dtypes' precision."""
     if a.shape != b.shape:
         return False
     precision = max(torch.finfo(t.dtype).eps for t in (a, b))

@@ -85,8 +85,8 @@ class Trace:
     @property
     def images(self) -> fx.Node:
         """The placeholder for the images."""
-        found: fx.Node = next(node for node in self.graph.nodes if node.op == "placeholder")
-        return found
+        images: fx.Node = next(node for node in self.graph.nodes if node.op == "placeholder")
+        return images
 
     @property
     def logits(self) -> fx.Node:
@@ -137,13 +137,13 @@ class _Tracer(fx.Tracer):
         return output
 
 
-def trace_fx(twin: nn.Module) -> Trace:
-    """Trace a mirror with torch.fx; modules with control flow inside are left whole."""
+def trace_fx(shadow: nn.Module) -> Trace:
+    """Trace a shadow copy with torch.fx; modules with control flow inside are left whole."""
     opaque: set[str] = set()
-    sizes = {PREFIX + name: sum(1 for _ in m.modules()) for name, m in twin.named_modules() if name}
-    total = sum(1 for _ in twin.modules())
+    sizes = {PREFIX + name: sum(1 for _ in m.modules()) for name, m in shadow.named_modules() if name}
+    total = sum(1 for _ in shadow.modules())
     while True:
-        root, tracer = _Root(twin), _Tracer(opaque)
+        root, tracer = _Root(shadow), _Tracer(opaque)
         try:
             with tracing():
                 graph = tracer.trace(root)
@@ -163,13 +163,13 @@ def trace_fx(twin: nn.Module) -> Trace:
     return Trace("fx", root, graph, outputs)
 
 
-def trace_export(twin: nn.Module, probe: Tensor) -> Trace:
-    """Trace a mirror with torch.export, for any number of images."""
+def trace_export(shadow: nn.Module, probe: Tensor) -> Trace:
+    """Trace a shadow copy with torch.export, for any number of images."""
     batch = torch.export.Dim("batch", min=1)
     hushed = _hushed("torch.export", "torch.fx", "torch._dynamo")
     with tracing(), warnings.catch_warnings(), hushed, redirect_stderr(StringIO()):
         warnings.simplefilter("ignore")  # about shapes that it specialises; the probe checks what matters
-        program = torch.export.export(_Root(twin), (probe,), dynamic_shapes=({0: batch},), strict=False)
+        program = torch.export.export(_Root(shadow), (probe,), dynamic_shapes=({0: batch},), strict=False)
         root = program.module()
     outputs: dict[str, fx.Node] = {}
     for node in root.graph.nodes:

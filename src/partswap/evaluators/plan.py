@@ -137,7 +137,7 @@ class HeadPlan:
             raise ShapeError(f"the head returned {got} for one grid.", "It must return logits (grids, classes).")
         evaluator.check(logits)
         if not _close(evaluator.start.logits, logits, self._tolerance):
-            # It was misread; or it relies on working in place, which its mirror does not do.
+            # It was misread; or it relies on working in place, which its shadow copy does not do.
             self.head = self._faithful
             return False
         return self.kind != "convolutional" or evaluator.macs_per_candidate() < module_macs(self.head, query[None])

@@ -32,7 +32,7 @@ class MultiLayerFeatures(EvalModule):
     Parameters
     ----------
     model : nn.Module
-        Any network; it is mirrored and left as it is.
+        Any network; it is copied and left as it is.
     layers : sequence of str
         Which layers; the coarsest grid among theirs is the blend's.
     size : int or (int, int)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from partswap.cut.inspection import ModelInspection
 from partswap.cut.logits import ONLY
-from partswap.cut.network import STEPS, Cut, cut_studied, one_by_one
+from partswap.cut.network import STEPS, Cut, cut_inspected, one_by_one
 from partswap.cut.shadow_copy import equal_outputs, layer_name, shadow_copy
 from partswap.errors import CutError
 from partswap.evaluators.base import Activation
@@ -90,33 +90,33 @@ def cut_as_logits(
 ) -> tuple[nn.Module, Cut, list[Note]]:
     """Cut a model that may not give logits: return one that does, its cut, and what had to be done or is to be known.
 
-    The pass that shows what the model returns is that of the study, unless something has to be done.
+    The pass that shows what the model returns is that of the inspection, unless something has to be done.
     """
-    with track(f"studying {type(model).__name__}", STEPS) as advance:
-        study = ModelInspection(model, probe)
+    with track(f"inspecting {type(model).__name__}", STEPS) as advance:
+        inspection = ModelInspection(model, probe)
         _check_trained(model)
-        study.check_classifier()
-        rows = _rows(study.survey.logits, len(study.survey.probe))
+        inspection.check_classifier()
+        rows = _rows(inspection.record.logits, len(inspection.record.probe))
         if activation == "sigmoid":
-            fitting, note = _sigmoid_fitted(model, rows, study.survey.probe)
+            fitting, note = _sigmoid_fitted(model, rows, inspection.record.probe)
         else:
-            fitting, note = _fitted(model, rows, study.survey.probe)
-        study = study if fitting is model else ModelInspection(fitting, probe)
-        study.check_logits()
+            fitting, note = _fitted(model, rows, inspection.record.probe)
+        inspection = inspection if fitting is model else ModelInspection(fitting, probe)
+        inspection.check_logits()
         notes = [] if note is None else [note]
-        if not notes and not study.has_classifier:
-            notes.append(Note("features", _FEATURES.format(study.survey.logits.shape[1])))
+        if not notes and not inspection.has_classifier:
+            notes.append(Note("features", _FEATURES.format(inspection.record.logits.shape[1])))
         advance(1)
         name = None if layer is None else layer_name(fitting, _logits_inside(fitting, layer))
-        cut = cut_studied(study, name, advance=advance)
-        if _minds_company(fitting, study):
+        cut = cut_inspected(inspection, name, advance=advance)
+        if _minds_company(fitting, inspection):
             cut, notes = one_by_one(cut), [*notes, Note("batch", _COMPANY)]
         return fitting, cut, notes
 
 
-def _minds_company(model: nn.Module, study: ModelInspection) -> bool:
+def _minds_company(model: nn.Module, inspection: ModelInspection) -> bool:
     """Tell whether the logits of an image become others with another image beside it, as after dynamic quantisation."""
-    probe, logits = study.survey.probe, study.survey.logits
+    probe, logits = inspection.record.probe, inspection.record.logits
     found = outputs_of(model, torch.cat([probe[:1], 10 * probe[1:]]))
     return found is not None and not equal_outputs(found[:1], logits[:1].to(found.dtype), 1e-4)
 

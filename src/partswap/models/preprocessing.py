@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from partswap.cut.shadow_copy import input_channels, make_probe, runs, shadow_copy
+from partswap.cut.shadow_copy import can_run, input_channels, make_probe, shadow_copy
 from partswap.errors import InputError, PartswapError, SettingError
 from partswap.inputs.preprocess import Preprocess
 from partswap.inputs.transforms import CustomPreprocess
@@ -63,9 +63,9 @@ def assumption(preprocess: Preprocess) -> str:
 
 def misfit(error: InputError, model: nn.Module, preprocess: Preprocess) -> InputError:
     """Return the error of a model that fails on what `preprocess` makes, with a size and channels that it takes."""
-    twin, where = shadow_copy(model), next((p.device for p in model.parameters()), None)
-    shapes = ((p, make_probe(twin, p.probe().to(where))) for p in _others(model, preprocess))
-    taken = next((p for p, probe in shapes if runs(twin, probe)), None)
+    shadow, where = shadow_copy(model), next((p.device for p in model.parameters()), None)
+    shapes = ((p, make_probe(shadow, p.probe().to(where))) for p in _others(model, preprocess))
+    taken = next((p for p, probe in shapes if can_run(shadow, probe)), None)
     if taken is None:
         return InputError(error.problem, "Say what it takes: {preprocess=Preprocess(...)|--size, --mean and --std}.")
     values, flags = str(taken.size), f"--size {taken.size}"

@@ -76,7 +76,7 @@ def open_source(start: str) -> Auxiliary:
     if len(opened) == 1:
         return opened[0]
     blends = [blend_of(one) for one in opened]
-    together = SideBySide([blend.trunks.twin for blend in blends], [one.preprocess for one in opened])
+    together = SideBySide([blend.trunks.shadow for blend in blends], [one.preprocess for one in opened])
     layers, first = joined([blend.layers for blend in blends]), opened[0].preprocess
     return Auxiliary(
         BESIDE.join(one.name for one in opened), MultiLayerFeatures(together, layers, size=first.shape), first
