@@ -57,11 +57,13 @@ def make_report(
     pairs: Sequence[tuple[int, int]] = (),
     mistakes: Collection[int] = (),
     background: bool = False,
+    first: Counterfactual | None = None,
 ) -> ReportData:
     """Return a report: the first method needs an edit more than the second, every seventh query is not reached.
 
     The first explanation has words and a pixel check. `pairs` are the class pairs in turns, `mistakes` the queries that
     the model gets wrong; with `background` the upper half of every image shows none of the object.
+    `first` takes the place of the first explanation.
     """
     report = ReportData("Made up", "Nothing of this was computed.")
     report.mistakes.append(
@@ -100,5 +102,5 @@ def make_report(
                 report.case(number, f"photos/{number:04d}.jpg", truth),
                 PictureNumbers(pictures[0], pictures[1:]),
             )
-            report.add(place, case, with_extras(cf) if number == 0 else cf, evidence, shown, mistake=mistake)
+            report.add(place, case, (first or with_extras(cf)) if number == 0 else cf, evidence, shown, mistake=mistake)
     return report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from devices import PHONE
 from partswap.apps.report import write_report
-from report_files import make_report
+from partswap.results.counterfactual import PixelCheck
+from report_files import explanation, make_report
 
 WIDTHS = (390, 768, 1024, 1440, 1920)
 #: A4 within the margins that the page sets for print, in CSS pixels.
@@ -73,6 +75,42 @@ def test_what_is_printed_is_wide_enough_to_read_and_fits_the_paper(browser, thre
     assert max(tables) <= A4
     words = page.locator(".pairs thead th:not(.part)").evaluate_all("all => all.map((one) => one.clientWidth)")
     assert min(words) >= 30
+    page.close()
+
+
+def test_names_under_pictures_and_in_tables_are_whole(browser, three):
+    page = opened(browser, three, 390, fragment="#case=0")
+    cut = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+    expect(page.locator("dialog figcaption").first).to_be_visible()
+    assert page.locator("figcaption").evaluate_all(cut) == []
+    # A word is not broken in two: its letters stand in one line.
+    broken = """(cells) => cells.flatMap((cell) => [...cell.querySelectorAll(':scope, a')].flatMap((one) =>
+      [...one.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).flatMap((node) =>
+        [...node.data.matchAll(/[A-Za-z]+/g)].filter((word) => {
+          const range = document.createRange();
+          range.setStart(node, word.index);
+          range.setEnd(node, word.index + word[0].length);
+          return new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 1;
+        }).map((word) => word[0]))))"""
+    assert page.locator(".mistakes th, .mistakes td").evaluate_all(broken) == []
+    page.close()
+
+
+def test_a_step_that_changes_something_reads_as_a_change(browser, tmp_path):
+    cf = explanation(0, edits=1)
+    close = replace(
+        cf,
+        before=replace(cf.before, probability=0.4691, own=0.4726),
+        trace=(replace(cf.trace[0], probability=0.4714),),
+        pixel=PixelCheck(before=0.4691, after=0.4731, predicted=1, flipped=True),
+    )
+    page = opened(browser, write_report(make_report(1, methods=("partswap",), first=close), tmp_path / "page.html"))
+    panel = page.locator(".cards .panel").first
+    expect(panel.locator(".says")).to_have_text("before: says finch (47.3 %)")
+    assert panel.locator(".p").all_inner_texts() == ["46.9 %", "47.1 %"]
+    expect(panel.locator(".pixels")).to_contain_text("(tern 46.9 % → 47.3 %)")
+    page.goto(write_report(make_report(1), tmp_path / "other.html").as_uri())  # no more digits than it takes
+    assert page.locator(".cards .panel").first.locator(".p").all_inner_texts() == ["5 %", "45 %", "85 %"]
     page.close()
 
 

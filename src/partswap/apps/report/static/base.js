@@ -40,12 +40,18 @@ function address(number) {
 
 // -- numbers ----------------------------------------------------------------------------------------------------
 
-function percent(p) {
-  for (let digits = 0; digits < 3; digits += 1) {
+function percent(p, least = 0) {
+  for (let digits = least; digits < 3; digits += 1) {
     const text = (100 * p).toFixed(digits);
     if ((Number(text) > 0 && Number(text) < 100) || p === 0 || p === 1) return `${text} %`;
   }
   return p < 0.5 ? "< 0.01 %" : "> 99.99 %";
+}
+// As many digits as it takes for neighbours that differ to read differently: 47 % and 47 % would be no step.
+function percents(values) {
+  const written = [0, 1, 2].map((digits) => values.map((p) => percent(p, digits)));
+  const tells = (texts) => texts.every((text, k) => k === 0 || text !== texts[k - 1] || values[k] === values[k - 1]);
+  return written.find(tells) || written[2];
 }
 const count = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many || `${one}s`}`;
 const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : 0);

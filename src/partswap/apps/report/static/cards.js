@@ -67,9 +67,12 @@ function swapText(e, k) {
 }
 
 function trace(e, large) {
-  const own = e.own ? ` (${percent(e.own[0])})` : "";
-  const rows = [h("li", { class: "start" }, h("span", { class: "says" }, `before: says ${classes[e.said[0]]}${own}`),
-    bar(e.p[0], false), h("span", { class: "p" }, percent(e.p[0])))];
+  const own = e.own ? e.own.slice(0, 1) : [];
+  const all = percents([...own, ...e.p]);
+  const odds = all.slice(own.length);
+  const said = own.length ? ` (${all[0]})` : "";
+  const rows = [h("li", { class: "start" }, h("span", { class: "says" }, `before: says ${classes[e.said[0]]}${said}`),
+    bar(e.p[0], false), h("span", { class: "p" }, odds[0]))];
   const most = large || e.n <= SHOWN ? e.n : SHOWN - 1;
   for (let k = 0; k < most; k += 1) {
     const [cell, image, theirs] = e.edits[k];
@@ -81,9 +84,9 @@ function trace(e, large) {
       crop(e, e.image, cell, k), h("span", { class: "arrow", "aria-hidden": "true" }, "→"), crop(e, image, theirs, k)),
       h("span", { class: "what" }, h("span", { class: "part" }, swapText(e, k)),
         change && h("span", { class: now === e.to ? "turn yes" : "turn" }, change)),
-      bar(e.p[k + 1], now === e.to), h("span", { class: "p" }, percent(e.p[k + 1]))));
+      bar(e.p[k + 1], now === e.to), h("span", { class: "p" }, odds[k + 1])));
   }
-  if (most < e.n) rows.push(h("li", { class: "rest" }, `… ${count(e.n - most, "more edit")}, ${percent(e.end)} in the end`));
+  if (most < e.n) rows.push(h("li", { class: "rest" }, `… ${count(e.n - most, "more edit")}, ${odds[e.n]} in the end`));
   return h("ol", { class: "trace", "aria-label": `Probability of ${classes[e.to]}` }, rows);
 }
 
@@ -108,7 +111,7 @@ function panel(e, one, large) {
     e.pixels && h("p", { class: "pixels" },
       h("b", { class: e.pixels.flipped ? "yes" : "no" }, e.pixels.flipped ? "Holds in pixels" : "Does not hold in pixels"),
       ` pasted into the image, the whole network says ${classes[e.pixels.said]}`
-      + ` (${classes[e.to]} ${percent(e.pixels.before)} → ${percent(e.pixels.after)})`));
+      + ` (${classes[e.to]} ${percents([e.pixels.before, e.pixels.after]).join(" → ")})`));
 }
 
 function card(one, shown, open, large = false) {
