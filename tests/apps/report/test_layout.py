@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from devices import PHONE
 from partswap.apps.report import write_report
+from partswap.apps.report.findings import findings
 from partswap.results.counterfactual import PixelCheck
 from report_files import explanation, make_report
 
@@ -112,6 +113,45 @@ def test_a_step_that_changes_something_reads_as_a_change(browser, tmp_path):
     page.goto(write_report(make_report(1), tmp_path / "other.html").as_uri())  # no more digits than it takes
     assert page.locator(".cards .panel").first.locator(".p").all_inner_texts() == ["5 %", "45 %", "85 %"]
     page.close()
+
+
+def test_what_is_printed_has_all_its_pictures_the_first_time(browser, three):
+    page = opened(browser, three)
+    seen = """() => {
+      window.dispatchEvent(new Event("beforeprint"));
+      const all = [...document.querySelectorAll(".cards img")];
+      const loaded = all.filter((one) => one.complete && one.naturalWidth > 0).length;
+      window.dispatchEvent(new Event("afterprint"));
+      return [loaded, all.length];
+    }"""
+    page.wait_for_timeout(500)  # pictures are loaded ahead while nothing else is to be done
+    loaded, pictures = page.evaluate(seen)
+    assert loaded == pictures > 200
+    page.close()
+
+
+def test_edits_of_what_never_flips_are_no_average(browser, tmp_path):
+    report = make_report(30, methods=("partswap",))
+    page = opened(browser, write_report(report, tmp_path / "page.html"))
+    row = page.locator("#map .pairs tbody tr", has_text="gull → jay")
+    # Seven explanations, of 3, 1, 2, 3, 1, 2 and 3 edits; the second one was given up.
+    assert row.locator("td.n").all_inner_texts()[1:3] == ["2.3", "86 %"]
+    expect(page.locator("#map .pairs")).to_contain_text("Mean edits: of the explanations that flip.")
+    for one in report.explanations:
+        one["flipped"] = one["flipped"] and one["case"] % 4 == 1
+    page.goto(write_report(report, tmp_path / "few.html").as_uri())
+    expect(row.locator("td.n").nth(1)).to_have_text("–")
+    assert page.locator(".findings li").first.inner_text().startswith("23 of 30 did not get there. The others take")
+    assert page.locator("#map .flow svg text", has_text="–").count() == 3
+    page.close()
+
+
+def test_pairs_that_take_as_many_edits_are_not_ranked():
+    report = make_report(60, methods=("partswap",), classes=LONG, pairs=PAIRS[:6])
+    assert any("Furthest apart" in line for line in findings(report))
+    for one in report.explanations:
+        one["edits"] = one["edits"][:1]
+    assert not any("Furthest apart" in line for line in findings(report))
 
 
 # -- order ------------------------------------------------------------------------------------------------------------

@@ -70,13 +70,15 @@ def _outcome(report: ReportData, explained: Sequence[dict[str, Any]], main: int,
     by = by and f" (explanations{by})"
     if max(edits) == 1 and len(reached) == len(explained):
         return f"<b>{link('A single swapped region', **{'is': which})}</b> is always enough {goal}{by}."
+    missed = len(explained) - len(reached)
+    lost = f"{missed:,} of {len(explained):,} {link('did not get there', flip='no', **{'is': which})}"
+    if missed > len(reached):  # the average of the few that do says little about the others
+        return f"<b>{lost}</b>{by}. The others take {mean(edits):.1f} swapped regions, on average, {goal}."
     text = (
         f"<b>{mean(edits):.1f} swapped regions</b> are enough, on average, {goal}, and a {single} is enough in "
         f"{percent(one)} of the cases{by}."
     )
-    if missed := len(explained) - len(reached):
-        text += f" {missed:,} of {len(explained):,} {link('did not get there', flip='no', **{'is': which})}."
-    return text
+    return f"{text} {lost}." if missed else text
 
 
 def _both_ways(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]:
@@ -100,8 +102,9 @@ def _attractors(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]
 
 
 def _extremes(pairs: dict[Pair, list[dict[str, Any]]], names: Sequence[str]) -> list[str]:
-    enough = {p: mean(len(e["edits"]) for e in found) for p, found in pairs.items() if len(found) >= ENOUGH}
-    if len(enough) < 2 * NAMED:
+    reached = {p: [len(e["edits"]) for e in found if e["flipped"]] for p, found in pairs.items()}
+    enough = {p: mean(edits) for p, edits in reached.items() if len(edits) >= ENOUGH}
+    if len(enough) < 2 * NAMED or len(set(enough.values())) == 1:
         return []
     order = sorted(enough, key=lambda pair: enough[pair])
     near = listed(f"{pair_link(p, names)} ({enough[p]:.1f})" for p in order[:NAMED])

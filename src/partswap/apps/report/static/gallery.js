@@ -40,6 +40,21 @@ function drawGallery() {
   $("#all").textContent = `Show all ${count(found.length, "image")}`;
   if (chunks.length) fill(chunks[0]);
   chunks.forEach((chunk) => watcher.observe(chunk));
+  loadAhead();
+}
+
+// Nobody waits for pictures when a page is printed: those of the cards that only paper shows are loaded ahead.
+const idle = window.requestIdleCallback || ((work) => setTimeout(work, 200)); // Safari has none
+let ahead = [];
+let turn = 0;
+function loadAhead() {
+  const mine = (turn += 1);
+  idle(() => {
+    if (mine !== turn) return;
+    const shown = found.slice(0, PRINTED).flatMap((one) => one.shown);
+    const images = new Set(shown.flatMap((e) => [e.image, ...e.edits.map(([, image]) => image)]));
+    ahead = [...images].map((number) => Object.assign(new Image(), { src: address(number) }));
+  });
 }
 
 function setUpGallery() {

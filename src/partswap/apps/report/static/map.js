@@ -5,6 +5,13 @@ const ROWS = 12; // rows of the table before one asks for more
 const FAMILIES = 40; // likewise, of the drawing
 const views = new Map(); // how each of the two is sorted and unfolded
 
+// Of the explanations that flip, as in the metrics: the others were given up. Where none does, no number is enough.
+function meanEdits(list) {
+  const reached = list.filter((e) => e.flipped);
+  return reached.length ? mean(reached.map((e) => e.n)) : Infinity;
+}
+const writtenEdits = (edits) => (edits < Infinity ? edits.toFixed(1) : "–");
+
 function pairsOf(list) {
   const found = new Map();
   for (const e of list) {
@@ -15,7 +22,7 @@ function pairsOf(list) {
   return [...found.values()].map((pair) => ({
     ...pair,
     n: new Set(pair.list.map((e) => e.case)).size,
-    edits: mean(pair.list.map((e) => e.n)),
+    edits: meanEdits(pair.list),
     flipped: mean(pair.list.map((e) => Number(e.flipped))),
     shares: partShares(pair.list),
   }));
@@ -23,7 +30,8 @@ function pairsOf(list) {
 
 // 0 is few edits, 1 many.
 function shade(edits, pairs) {
-  const all = pairs.map((pair) => pair.edits);
+  if (edits === Infinity) return 1;
+  const all = pairs.map((pair) => pair.edits).filter(Number.isFinite);
   const [low, high] = [Math.min(...all), Math.max(...all)];
   return high > low ? (edits - low) / (high - low) : 0.5;
 }
@@ -166,11 +174,12 @@ function family(group, pairs, state, act) {
     const never = mistaken && !takes(pair);
     return s("g", { class: never ? "arrow never" : "arrow", style: tint(shade(pair.edits, pairs)), "data-on": isChosen(pair, state),
       onclick: () => act(filterOf(pair)) },
-    s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, ${pair.edits.toFixed(1)} edits on average`),
+    s("title", {}, `${classes[pair.from]} → ${classes[pair.to]}: ${count(pair.n, "image")}, `
+      + (pair.edits < Infinity ? `${writtenEdits(pair.edits)} edits on average` : "none flips")),
     s("path", { class: "reach", d: path(x2) }),
     s("path", { class: "line", "stroke-width": thick, d: path(x2 - way * tip) }),
     s("path", { class: "tip", d: `M${x2} ${y2}l${-way * tip * 1.5} ${-tip * 0.8}v${tip * 1.6}z` }),
-    numbered(points, pair.edits.toFixed(1), taken));
+    numbered(points, writtenEdits(pair.edits), taken));
   });
   const boxes = group.members.map((k) => {
     const { x, y } = spot(k);
@@ -199,14 +208,14 @@ function drawing(pairs, view, state, act, again) {
 }
 
 function pairsTable(pairs, view, state, act, again) {
-  const sorts = { n: (a, b) => b.n - a.n || a.key - b.key, edits: (a, b) => b.edits - a.edits, flipped: (a, b) => a.flipped - b.flipped,
+  const sorts = { n: (a, b) => b.n - a.n || a.key - b.key, edits: (a, b) => b.edits - a.edits || a.key - b.key, flipped: (a, b) => a.flipped - b.flipped,
     takes: (a, b) => takes(b) - takes(a),
     name: (a, b) => classes[a.from].localeCompare(classes[b.from]) || classes[a.to].localeCompare(classes[b.to]) };
   const list = pairs.flatMap((pair) => pair.list);
   const shares = [...partShares(list)].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([part]) => part);
   const top = Math.max(0.2, ...pairs.flatMap((pair) => shares.map((part) => pair.shares.get(part) || 0)));
   const rows = [...pairs].sort(sorts[view.order]);
-  const most = Math.max(1, ...rows.map((pair) => pair.edits));
+  const most = Math.max(1, ...rows.map((pair) => pair.edits).filter(Number.isFinite));
   const column = (order, title, kind = "") => h("th", { scope: "col", class: kind, "aria-sort": view.order === order ? "descending" : null },
     h("button", { type: "button", onclick: () => again({ order }) }, title, view.order === order && h("span", { "aria-hidden": "true" }, " ▾")));
   const visible = view.all ? rows : rows.filter((pair, k) => k < ROWS || isChosen(pair, state));
@@ -219,7 +228,8 @@ function pairsTable(pairs, view, state, act, again) {
       onclick: () => act(filterOf(pair)) },
     classes[pair.from], h("span", { class: "to" }, " → "), classes[pair.to])),
     h("td", { class: "n" }, pair.n),
-    h("td", { class: "n edits" }, h("span", {}, pair.edits.toFixed(1)), h("i", { style: `width:${((56 * pair.edits) / most).toFixed(0)}px` })),
+    h("td", { class: "n edits" }, h("span", {}, writtenEdits(pair.edits)),
+      pair.edits < Infinity && h("i", { style: `width:${((56 * pair.edits) / most).toFixed(0)}px` })),
     h("td", { class: "n" }, `${Math.round(100 * pair.flipped)} %`),
     mistaken && h("td", { class: "n" }, takes(pair) || h("small", {}, "never")),
     h("td", {}, whereMap(pair)),
@@ -228,7 +238,7 @@ function pairsTable(pairs, view, state, act, again) {
       return h("td", { class: share ? "heat part" : "part", style: share ? tint(share / top) : null,
         title: `${parts[part]}: ${percent(share)} of the edits` }, share ? Math.round(100 * share) : "");
     })))));
-  const hints = [mistaken && (list[0].mistake ? "Mistaken: how many images of the split the model gets wrong in this way."
+  const hints = [rows.some((pair) => pair.flipped < 1) && "Mean edits: of the explanations that flip.", mistaken && (list[0].mistake ? "Mistaken: how many images of the split the model gets wrong in this way."
     : "Mistaken: how many images of the first class, of the whole split, the model takes for the second."),
     shares.length && "Under the parts: per cent of a pair’s edits that touch the part in the query."].filter(Boolean);
   return h("div", { class: "pairs" },
