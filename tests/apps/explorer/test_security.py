@@ -77,6 +77,7 @@ def test_what_is_no_image_is_refused_with_a_reason(state, client, data):
     response = client.post("/upload", content=data, headers=RAW)
     assert response.status_code == 422
     assert "Use" in response.json()["error"]
+    assert response.json()["error"][0].isupper()
     assert list(state.uploads.folder.iterdir()) == []
 
 

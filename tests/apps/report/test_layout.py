@@ -140,9 +140,9 @@ def test_edits_of_what_never_flips_are_no_average(browser, tmp_path):
     for one in report.explanations:
         one["flipped"] = one["flipped"] and one["case"] % 4 == 1
     page.goto(write_report(report, tmp_path / "few.html").as_uri())
-    expect(row.locator("td.n").nth(1)).to_have_text("–")
+    expect(row.locator("td.n").nth(1)).to_have_text("\N{EN DASH}")
     assert page.locator(".findings li").first.inner_text().startswith("23 of 30 did not get there. The others take")
-    assert page.locator("#map .flow svg text", has_text="–").count() == 3
+    assert page.locator("#map .flow svg text", has_text="\N{EN DASH}").count() == 3
     page.close()
 
 

@@ -101,6 +101,8 @@ def test_people_and_blocks_are_left_out_by_rule():
     assert not any(none.values())
     with pytest.raises(PartswapError, match=r"nothing to analyse: 4 people unfinished"):
         found_in([{**row, "finished": False} for row in rows])
+    with pytest.raises(PartswapError, match=r"nothing to analyse: 1 person unfinished"):
+        found_in([{**row, "finished": False} for row in rows if row["participant"] == 0])
 
 
 def test_simulated_answers_never_count_beside_peoples():

@@ -188,7 +188,9 @@ def test_the_open_link_passes_ids_on_and_keeps_to_its_places(tmp_path, new_datab
     assert site.database.find(place.removeprefix("/s/")).done == 3
     assert len(site.database.everyone()) == 1
     assert client_of(site).post("/join", data={"PROLIFIC_PID": "other"}).status_code == 303
-    assert client_of(site).post("/join", data={"PROLIFIC_PID": "third"}).status_code == 410
+    third = {"PROLIFIC_PID": "third"}
+    assert client_of(site).post("/join", data=third).status_code == 410
+    assert client_of(site).get("/join", params=third).status_code == 410  # and nobody is welcomed before
     assert client_of(site).get("/join", params={"PROLIFIC_PID": "<script>"}).status_code == 400
     site.database.set_fact("paused", "yes")
     assert client_of(site).get("/join").status_code == 503

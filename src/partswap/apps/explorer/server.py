@@ -92,7 +92,8 @@ def make_app(state: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
         status = 409 if isinstance(error, CancelledError) else 503 if isinstance(error, BusyError) else 422
         if request.url.path == "/":
             return HTMLResponse(pages.page("sorry", problem=error.problem, fix=error.fix), status)
-        return JSONResponse({"error": f"{error.problem} {error.fix}".strip()}, status)
+        text = f"{error.problem} {error.fix}".strip()
+        return JSONResponse({"error": text[:1].upper() + text[1:]}, status)  # a sentence of the page
 
     @app.get("/")
     async def whole(request: Request) -> Response:

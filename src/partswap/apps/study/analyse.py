@@ -105,9 +105,9 @@ def analyse(answers: pa.Table, methods: Mapping[str, str], rules: ExclusionRules
     rows = [row for row in rows if row["simulated"] == simulated]
     blocks, excluded = score_blocks(rows, rules)
     if not blocks:
-        told = ", ".join(f"{count} {why}" for why, count in excluded.items() if count)
         raise PartswapError(
-            f"there is nothing to analyse: {told or 'nobody has answered'}.", "Wait for participants, or relax a rule."
+            f"there is nothing to analyse: {_left_out(excluded) or 'nobody has answered'}.",
+            "Wait for participants, or relax a rule.",
         )
     rng = np.random.default_rng(seed)
     accuracy: dict[tuple[str, str], Accuracy] = {}
@@ -283,8 +283,7 @@ def paragraph(found: Analysis) -> str:
     told = [f"{who} took part, with {found.pairs} pairs of classes."]
     if found.simulated:
         told.insert(0, "Simulated: a program that sees the highlighted regions only took the place of people.")
-    gone = ", ".join(f"{count} {why}" for why, count in found.excluded.items() if count)
-    told.append(f"Left out by rule: {gone or 'nobody'}.")
+    told.append(f"Left out by rule: {_left_out(found.excluded) or 'nobody'}.")
     for setup in found.setups:
         shares = [
             f"{100 * known.mean:.1f} % with {found.titles[method]} ([{100 * known.low:.1f}, {100 * known.high:.1f}], "
@@ -309,10 +308,17 @@ def paragraph(found: Analysis) -> str:
             f"A learning pair was looked at for {learning:.1f} s, a test answer took {answering:.1f} s (medians)."
         )
     told.append(
-        "Brackets are 95 % intervals (people and pairs of classes drawn anew, each on its own); p is of a permutation "
-        "of methods within pairs."
+        "Brackets are 95 % intervals (people and pairs of classes drawn anew, each on its own), for others like "
+        "these; p is of a permutation of methods within pairs, and about these people and pairs only: it can be small "
+        "where a bracket holds 0."
     )
     return " ".join(told)
+
+
+def _left_out(excluded: Mapping[str, int]) -> str:
+    """Return how many of whom are left out, and why; nothing if nobody is."""
+    single = {why: why.replace("people", "person").replace("blocks", "block") for why in excluded}
+    return ", ".join(f"{count} {single[why] if count == 1 else why}" for why, count in excluded.items() if count)
 
 
 def figure(found: Analysis) -> Figure:

@@ -46,6 +46,8 @@ COOKIE = "partswap_study"
 AHEAD = 2
 #: How pictures may be kept: they never change.
 KEPT = "private, max-age=86400, immutable"
+#: Title, text and status for whom there is no place left.
+FULL = ("Thank you", "All places of this study are taken.", 410)
 #: Ids that recruiting services send along with the open link, the first one being the person's.
 IDS = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")
 
@@ -232,7 +234,7 @@ def make_app(site: StudyState) -> FastAPI:
             token = _token_of(site, name)
             return entered(database.add(name=name, given=form, cap=site.open_places, token=token))
         except StudyFullError:
-            return note("Thank you", "All places of this study are taken.", 410)
+            return note(*FULL)
         except (
             AlreadyJoinedError
         ):  # this very moment, in another request; or in a study of version 1, in another browser
@@ -341,6 +343,9 @@ def _cannot_join(site: StudyState, given: Mapping[str, str]) -> tuple[str, str, 
             f"Please use the link exactly as you were given it, with {site.id_name}.",
             400,
         )
+    people = site.database.everyone()
+    if len(people) >= len(site.study.slots) or sum(bool(one["open_link"]) for one in people) >= site.open_places:
+        return FULL
     return None
 
 
