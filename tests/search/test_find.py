@@ -520,6 +520,14 @@ def test_a_head_that_returns_nan_is_an_error(problem):
         find_counterfactual(**problem)
 
 
+def test_a_grid_that_is_too_fine_is_refused_before_it_fills_the_memory():
+    # 112 x 112 cells and four distractors: as of a network of small images that is given large ones.
+    query, distractors = torch.zeros(1, 112, 112), torch.zeros(4, 1, 112, 112)
+    head = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(1, 3))
+    with pytest.raises(MemoryBudgetError, match=r"629,407,744 swaps.* 2,401 MB.*later layer"):
+        find_counterfactual(head, query, distractors, 1)
+
+
 def test_too_little_memory_for_one_candidate_is_an_error(problem):
     problem["head"] = make_head("flattened", 8, 5, hidden=512)
     problem["target"] = (int(problem["head"](problem["query"][None]).argmax()) + 1) % 5

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from partswap.errors import ClassIndexError, NoDistractorsError, SettingError, ShapeError
+from partswap.errors import ClassIndexError, MemoryBudgetError, NoDistractorsError, SettingError, ShapeError
 from partswap.evaluators import HeadPlan, SwapEvaluator
 from partswap.grid import FeatureGrids, GridShape, check_grid, resize_grid
 from partswap.models.names import class_index
@@ -29,6 +29,10 @@ from partswap.utils.cancel import CancelToken
 
 #: The parts that each cell holds, by flat index: what people annotated.
 CellParts = Sequence[frozenset[str]]
+
+
+#: Numbers of pairs of cells that take no more than this are computed whatever memory may be used.
+SMALL_MB = 256.0
 
 
 class Similarity(NamedTuple):
@@ -121,11 +125,25 @@ class Problem:
 
         The evaluator checks `cancel` between its batches.
         """
+        self._check_pairs(memory_mb)
         evaluator = self.evaluator(head, memory_mb)
         evaluator.cancel = CancelToken() if cancel is None else cancel
         logits = evaluator.start.logits
         target = class_index(self.target, logits.shape[1])
         return evaluator, target, first_step(logits[0], target, evaluator.probabilities(logits[0]))
+
+    def _check_pairs(self, memory_mb: float) -> None:
+        """Raise an error if one number per pair of cells does not fit into memory: a search holds several of these."""
+        query_cells, distractor_cells = self.pairs
+        needed_mb = 4 * query_cells * distractor_cells / 2**20
+        if needed_mb > max(memory_mb, SMALL_MB):
+            raise MemoryBudgetError(
+                f"a grid of {self.shape} cells and {len(self.distractors)} distractors make "
+                f"{query_cells * distractor_cells:,} swaps: {needed_mb:,.0f} MB for one number each, and memory_mb is "
+                f"{memory_mb:,.0f}.",
+                "Cut at a later {layer}, check that images have the size that the model was trained with, pass fewer "
+                "distractors, or raise memory_mb.",
+            )
 
     @cached_property
     def cosine(self) -> Tensor | None:
