@@ -31,8 +31,8 @@ def torchvision(part: str = "") -> ModuleType:
         return importlib.import_module(f"torchvision.{part}")
     try:
         return _import("torchvision")
-    except RuntimeError as error:
-        if "operator torchvision::" not in str(error):
+    except RuntimeError:
+        if hasattr(torch.ops.torchvision, "nms"):  # its operators are there: something else is wrong
             raise
     # The failed import leaves submodules behind that belong to no package: drop them, or the second import
     # would find them in sys.modules and never attach them.

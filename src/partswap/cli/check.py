@@ -12,7 +12,7 @@ from partswap.cli.options import (
     check_method,
     checked,
     console,
-    open_bench,
+    open_context,
     output_folder,
     say,
     use_threads,
@@ -62,10 +62,10 @@ def sanity(
     from partswap.utils.progress import bars
 
     use_threads(threads)
-    bench = open_bench(config)
-    rows = check_sanity(bench, method=method, which=which or DEPTHS, queries=config.queries,
+    context = open_context(config)
+    rows = check_sanity(context, method=method, which=which or DEPTHS, queries=config.queries,
                         distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
-    _finish(sanity_table(rows, _note(bench, method)), out, "sanity")
+    _finish(sanity_table(rows, _note(context, method)), out, "sanity")
     for row in rows:
         say(row.verdict())
     say(sanity_verdict(rows))
@@ -87,19 +87,19 @@ def stability(
     from partswap.utils.progress import bars
 
     use_threads(threads)
-    bench = open_bench(config)
+    context = open_context(config)
     rows = [
-        check_stability(bench, method=method, pixels=count, queries=config.queries,
+        check_stability(context, method=method, pixels=count, queries=config.queries,
                         distractors=config.distractors, seed=config.seed, track=bars)
         for count in pixels or [8]
     ]  # fmt: skip
-    _finish(stability_table(rows, _note(bench, method)), out, "stability")
+    _finish(stability_table(rows, _note(context, method)), out, "stability")
 
 
-def _note(bench: RunContext, method: str) -> str:
-    helper = bench.auxiliary.name if bench.auxiliary else "none"
-    network = f"{bench.classifier.architecture} cut at {bench.explainer.cut.layer}"
-    return f"Method {method}, {network}, auxiliary {helper}. In brackets: 95 % intervals, bootstrap over queries."
+def _note(context: RunContext, method: str) -> str:
+    auxiliary = context.auxiliary.name if context.auxiliary else "none"
+    network = f"{context.classifier.architecture} cut at {context.explainer.cut.layer}"
+    return f"Method {method}, {network}, auxiliary {auxiliary}. In brackets: 95 % intervals, bootstrap over queries."
 
 
 def _finish(table: ResultTable, out: Path | None, name: str) -> None:

@@ -21,10 +21,10 @@ def compare(
     from partswap.analysis.compare import compare_runs
     from partswap.utils.progress import bars
 
-    found = compare_runs(first, second, samples=samples, seed=seed, track=bars)
-    console.print(found.table().rich())
-    for method, images in found.names().items():
+    comparison = compare_runs(first, second, samples=samples, seed=seed, track=bars)
+    console.print(comparison.table().rich())
+    for method, images in comparison.names().items():
         say(f"differ most ({method}): {', '.join(images) or 'none do'}")
     if out is not None:
-        for saved in (*found.table().save(out, "compare"), *found.draw(out, bars)):
+        for saved in (*comparison.table().save(out, "compare"), *comparison.draw(out, bars)):
             say(f"saved {saved}")

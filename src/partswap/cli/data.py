@@ -16,7 +16,7 @@ from partswap.utils.terminal import FittedTable
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
 #: Problems of one kind that are written out; the rest are counted.
-SHOWN = 10
+WRITTEN_OUT = 10
 
 Name = Annotated[str, typer.Argument(help=f"Data set: {DATASET_NAMES}.")]
 Where = Annotated[Path | None, typer.Argument(help="Its folder (the aviary has none).")]
@@ -69,9 +69,9 @@ def _print_report(report: Any) -> None:
     if report.widths and report.heights:
         facts.append("{} to {} x {} to {} pixels".format(*report.widths, *report.heights))
     say(", ".join(facts))
-    for title, found in (("problem", report.problems), ("note", report.notes)):
-        for kind in dict.fromkeys(p.kind for p in found):
-            _print_kind(title, kind, [p for p in found if p.kind == kind])
+    for title, entries in (("problem", report.problems), ("note", report.notes)):
+        for kind in dict.fromkeys(p.kind for p in entries):
+            _print_kind(title, kind, [p for p in entries if p.kind == kind])
     count = len(report.problems)
     wrong = f"{count} problems" if count > 1 else "1 problem"
     console.print(Text("nothing is wrong", "green") if report.ok else Text(wrong, "red"))
@@ -79,12 +79,12 @@ def _print_report(report: Any) -> None:
         say(f"{len(report.notes)} notes, all harmless" if len(report.notes) > 1 else "1 note, harmless")
 
 
-def _print_kind(title: str, kind: str, found: list[Any]) -> None:
-    console.print(Text(f"{kind}: {len(found)}", "bold red" if title == "problem" else "bold"))
-    for one in found[:SHOWN]:
-        say(f"  {one.what}" if one.where in one.what else f"  {one.where}: {one.what}")
-    if len(found) > SHOWN:
-        say(f"  … and {len(found) - SHOWN} more")
+def _print_kind(title: str, kind: str, entries: list[Any]) -> None:
+    console.print(Text(f"{kind}: {len(entries)}", "bold red" if title == "problem" else "bold"))
+    for entry in entries[:WRITTEN_OUT]:
+        say(f"  {entry.what}" if entry.where in entry.what else f"  {entry.where}: {entry.what}")
+    if len(entries) > WRITTEN_OUT:
+        say(f"  … and {len(entries) - WRITTEN_OUT} more")
 
 
 @app.command()
@@ -125,7 +125,7 @@ def get(
     """Download and unpack a data set, or unpack archives that are already here."""
     from partswap.data.care import archives
 
-    made = archives.get(name, into, archive or None)
-    say(f"made {', '.join(made)} in {into}" if made else f"everything is already in {into}")
+    folders = archives.get(name, into, archive or None)
+    say(f"made {', '.join(folders)} in {into}" if folders else f"everything is already in {into}")
     if name == "dogs":
         say("keypoints: ask for StanfordExtra_v12.json at https://github.com/benjiebob/StanfordExtra, put it there too")

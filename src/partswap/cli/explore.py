@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import Threads, open_bench, say, use_threads, with_config
+from partswap.cli.options import Threads, open_context, say, use_threads, with_config
 from partswap.errors import MissingDependencyError, SettingError
 from partswap.runs.config import RunConfig
 
@@ -44,8 +44,8 @@ def explore(
         raise SettingError(f"the data set is {config.data}, and there is no classifier for it.", "Name one: --model.")
     use_threads(threads)
     check_free(host, port)
-    bench = open_bench(config)
-    _ = bench.encodings  # before anybody waits
-    shown = "localhost" if host in ("0.0.0.0", "::") else host
-    say(f"exploring at http://{shown}:{port} (stop with Ctrl-C)")
-    serve(bench, config, host, port, memory)
+    context = open_context(config)
+    _ = context.encodings  # before anybody waits
+    name = "localhost" if host in ("0.0.0.0", "::") else host
+    say(f"exploring at http://{name}:{port} (stop with Ctrl-C)")
+    serve(context, config, host, port, memory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from partswap.cli.options import open_bench, output_folder, say, with_config
+from partswap.cli.options import open_context, output_folder, say, with_config
 from partswap.runs.config import RunConfig
 
 
@@ -23,4 +23,4 @@ def figures(
 
     if config.data == "aviary" and not config.options:
         config = config.with_(options={"per_class": 12})  # enough to choose distractors from
-    say(f"figures: {make_gallery(config, open_bench(config), out, bars)}")
+    say(f"figures: {make_gallery(config, open_context(config), out, bars)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +80,7 @@ def checked(text: str, check: Callable[[Any], object], **more: Any) -> Any:
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """Return what checks that a value is one of some names."""
+    """Return a check that a value is one of the names."""
 
     def check(value: str) -> str:
         if value not in names:
@@ -96,7 +97,7 @@ def check_method(name: str) -> None:
     METHODS.get(name)
 
 
-def check_helper(text: str) -> None:
+def check_auxiliary_name(text: str) -> None:
     """Raise an error if there is no such auxiliary; "none" is none."""
     from partswap.models.auxiliaries import check_auxiliary
 
@@ -104,7 +105,7 @@ def check_helper(text: str) -> None:
         check_auxiliary(text)
 
 
-def check_there(place: Path) -> None:
+def check_exists(place: Path) -> None:
     """Raise an error if there is no such file or folder."""
     if not place.exists():
         raise SettingError(f"there is no file or folder {place}.", "Check the path.")
@@ -149,23 +150,22 @@ Seed = Annotated[int, flag("seed", min=0)]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch; all cores by default.")]
 
 
-def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[Command], Command]:
+def with_config(*names: str, file: bool = False, **defaults: Any) -> Callable[[Command], Command]:
     """Give a command flags for fields of `RunConfig`, and as its first argument the configuration they make.
 
     `defaults` are fields whose default is the command's own. A command that takes a model takes how its images are
-    prepared, too. With `file`, a YAML file (the command's argument) may say
-    what the flags do not.
+    prepared, too. With `file`, a YAML file (the command's argument) may give what the flags do not.
     """
-    takes_model = "model" in (*fields, *defaults)
-    fields = (*fields, *(name for name in PREPARATION if takes_model and name not in fields))
-    usual = {name: RunConfig.model_fields[name].default for name in fields} | defaults
+    takes_model = "model" in (*names, *defaults)
+    names = (*names, *(name for name in PREPARATION if takes_model and name not in names))
+    defaults = {name: RunConfig.model_fields[name].default for name in names} | defaults
 
     def decorate(command: Command) -> Command:
-        def run(**given: Any) -> None:
-            flags = {name: given.pop(name) for name in usual}
-            command(read_config(given.pop("config", None), flags), **given)
+        def run(**values: Any) -> None:
+            flags = {name: values.pop(name) for name in defaults}
+            command(read_config(values.pop("config", None), flags), **values)
 
-        parameters = [_parameter(name, default, file) for name, default in usual.items()]
+        parameters = [_parameter(name, default, file) for name, default in defaults.items()]
         if file:
             argument = typer.Argument(help="YAML file with the same fields as the flags below, which win.")
             parameters.append(_keyword("config", Annotated[Path | None, argument], None))
@@ -177,19 +177,44 @@ def with_config(*fields: str, file: bool = False, **defaults: Any) -> Callable[[
 def with_preparation(command: Command) -> Command:
     """Give a command the flags for how a model's images are prepared, and as its first argument a `Stated`, or None."""
 
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         from partswap.models.stated import Stated
 
-        said = Stated(**{name: given.pop(name) for name in PREPARATION})
-        command(None if said == Stated() else said, **given)
+        stated = Stated(**{name: values.pop(name) for name in PREPARATION})
+        command(None if stated == Stated() else stated, **values)
 
     return _signed(run, command, _own(command) + [_parameter(name, None, False) for name in PREPARATION])
 
 
+def with_groups(command: Command) -> Command:
+    """Give a command, for each of its parameters that is a dataclass, the flags that the dataclass has as fields."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
+
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
+        command(**values)
+
+    parameters = []
+    for parameter in own:
+        parameters += _fields_of(parameter.annotation) if parameter.name in groups else [_keyword_only(parameter)]
+    return _signed(run, command, parameters)
+
+
+def _fields_of(group: Any) -> list[inspect.Parameter]:
+    kinds = typing.get_type_hints(group, include_extras=True)
+    defaults = {f.name: inspect.Parameter.empty if f.default is MISSING else f.default for f in fields(group)}
+    return [_keyword(name, kinds[name], default) for name, default in defaults.items()]
+
+
 def _own(command: Command) -> list[inspect.Parameter]:
     """Return the parameters of a command but the first."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    return [_keyword(p.name, p.annotation, p.default) for p in own]
+    return [_keyword_only(p) for p in list(inspect.signature(command, eval_str=True).parameters.values())[1:]]
+
+
+def _keyword_only(parameter: inspect.Parameter) -> inspect.Parameter:
+    return _keyword(parameter.name, parameter.annotation, parameter.default)
 
 
 def _signed(run: Command, command: Command, parameters: list[inspect.Parameter]) -> Command:
@@ -203,21 +228,21 @@ def _signed(run: Command, command: Command, parameters: list[inspect.Parameter])
 
 def _parameter(name: str, default: Any, file: bool) -> inspect.Parameter:
     field = RunConfig.model_fields[name]
-    kind, shown = _kind(field.annotation), {}
+    kind, details = _kind(field.annotation), {}
     if default == {}:
         default = None
     required = field.is_required() and default is field.default
     if file and required:
-        default, shown = None, {"help": f"{field.description} Required, here or in the file."}
-    elif file and default is not None:  # not given is None, so that the file is known to decide
-        default, shown = None, {"show_default": ", ".join(default) if isinstance(default, tuple) else str(default)}
+        default, details = None, {"help": f"{field.description} Required, here or in the file."}
+    elif file and default is not None:  # None: the file decides
+        default, details = None, {"show_default": ", ".join(default) if isinstance(default, tuple) else str(default)}
     elif required:
         default = inspect.Parameter.empty
-    return _keyword(name, Annotated[kind | None, flag(name, **shown)], default)
+    return _keyword(name, Annotated[kind | None, flag(name, **details)], default)
 
 
 def _kind(annotation: Any) -> Any:
-    """Return what the command line reads for a field: text where `RunConfig` knows better what may be said."""
+    """Return the type that the command line reads for a field: text where `RunConfig` checks the value itself."""
     if isinstance(annotation, UnionType):
         annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
     origin = typing.get_origin(annotation)
@@ -228,20 +253,20 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def open_bench(config: RunConfig) -> RunContext:
-    """Return data, classifier and auxiliary of a configuration; say what cannot be read, and show progress."""
+def open_context(config: RunConfig) -> RunContext:
+    """Return data, classifier and auxiliary of a configuration; print what cannot be read, and show progress."""
     from partswap.runs.context import open_run_context
     from partswap.utils.progress import bars
 
     hush_warnings()
-    bench = open_run_context(on_device(config), bars)
-    say_skipped(config.options, bench.data)
-    say_notes(bench.explainer)
-    return bench
+    context = open_run_context(on_device(config), bars)
+    say_skipped(config.options, context.data)
+    say_notes(context.explainer)
+    return context
 
 
 def hush_warnings() -> None:
-    """Let no warning be shown that is a note of an explainer, too: the command prints notes."""
+    """Hide the warnings of an explainer: commands print them as notes."""
     import warnings
 
     from partswap.explainer.notes import PartswapWarning
@@ -249,9 +274,9 @@ def hush_warnings() -> None:
     warnings.simplefilter("ignore", PartswapWarning)
 
 
-def say_notes(explainer: Explainer, said: int = 0) -> int:
-    """Print the notes of an explainer but the first `said`, and return how many there are."""
-    for note in explainer.notes[said:]:
+def say_notes(explainer: Explainer, start: int = 0) -> int:
+    """Print the notes of an explainer from number `start` on, and return how many there are."""
+    for note in explainer.notes[start:]:
         say(f"note: {note}")
     return len(explainer.notes)
 

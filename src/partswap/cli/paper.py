@@ -9,8 +9,8 @@ import typer
 
 from partswap.cli.options import (
     Command,
-    check_helper,
-    check_there,
+    check_auxiliary_name,
+    check_exists,
     checked,
     console,
     hush_warnings,
@@ -45,7 +45,7 @@ def _command(name: str) -> Command:
             list[str] | None,
             checked(
                 f"{AUXILIARY_HELP} The table 'auxiliary' has a row for each; the others use the first.",
-                check_helper,
+                check_auxiliary_name,
                 show_default="auto",
             ),
         ] = None,
@@ -54,12 +54,12 @@ def _command(name: str) -> Command:
         tuned: Annotated[
             list[Path] | None,
             checked(
-                "A tune.json of partswap tune; the table 'sota' gets a row with what it chose. Repeat.", check_there
+                "A tune.json of partswap tune; the table 'sota' gets a row with what it chose. Repeat.", check_exists
             ),
         ] = None,
         words: Annotated[
             Path | None,
-            checked("Folder of partswap train words, for the table 'language'.", check_there),
+            checked("Folder of partswap train words, for the table 'language'.", check_exists),
         ] = None,
     ) -> None:
         from partswap.analysis.paper.context import TableContext, check_table, make_table

@@ -13,7 +13,7 @@ from partswap.cli.options import (
     DataOptions,
     DataPath,
     Precision,
-    check_helper,
+    check_auxiliary_name,
     checked,
     output_file,
     resolve_precision,
@@ -33,7 +33,7 @@ def _group() -> None:
 @app.command("name")
 def name(
     data: Data,
-    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)],
+    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_auxiliary_name)],
     out: Annotated[Path, output_file("Where the names go (JSON); a picture is drawn beside it.")],
     path: DataPath = None,
     option: DataOptions = None,
@@ -52,24 +52,26 @@ def name(
 
     if out.suffix != ".json":
         raise SettingError(f"{out} is no name of a JSON file.", "Let it end in .json.")
-    given = parse_options(names)
-    for number in given:
+    named = parse_options(names)
+    for number in named:
         if not number.isdecimal() or int(number) >= clusters:
             raise SettingError(f"there is no cluster {number}.", f"Use 0 to {clusters - 1}.")
     images = open_dataset(data, path, split, **parse_options(option))
-    found = ClusterLabeler(images, auxiliary, clusters, cache=cache, precision=resolve_precision(precision), track=bars)
-    words = found.known(out)
-    for number, word in given.items():
+    labeler = ClusterLabeler(
+        images, auxiliary, clusters, cache=cache, precision=resolve_precision(precision), track=bars
+    )
+    words = labeler.known(out)
+    for number, word in named.items():
         words[int(number)] = None if word is None else str(word).strip() or None
-    found.save(out, words)
+    labeler.save(out, words)
     picture = out.with_suffix(".png")
     with step(bars, "drawing"):
-        found.plot(words, picture)
+        labeler.plot(words, picture)
     say(f"drew {picture}: look at it, every row is a cluster")
     if not names:
-        for cluster, known in enumerate(words):
-            typed: str = typer.prompt(f"cluster {cluster}", default=known or "", show_default=bool(known))
+        for cluster, word in enumerate(words):
+            typed: str = typer.prompt(f"cluster {cluster}", default=word or "", show_default=bool(word))
             words[cluster] = typed.strip() or None
-            found.save(out, words)  # what was typed is never lost
-        found.plot(words, picture)
-    say(f"saved {out}: {sum(known is not None for known in words)} of {len(words)} clusters have a name")
+            labeler.save(out, words)  # what was typed is never lost
+        labeler.plot(words, picture)
+    say(f"saved {out}: {sum(word is not None for word in words)} of {len(words)} clusters have a name")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from partswap.cli.options import check_there, checked, output_page, say
+from partswap.cli.options import check_exists, checked, output_page, say
 
 
 def report(
@@ -17,7 +17,7 @@ def report(
     ] = Path("out/report.html"),
     words: Annotated[
         Path | None,
-        checked("Say explanations in words, too: the folder that partswap train words made.", check_there),
+        checked("Say explanations in words, too: the folder that partswap train words made.", check_exists),
     ] = None,
     title: Annotated[str, typer.Option(help="Of the page; names data and model by default.")] = "",
 ) -> None:

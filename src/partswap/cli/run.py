@@ -14,6 +14,6 @@ def run(config: RunConfig) -> None:
     from partswap.utils.progress import bars
 
     hush_warnings()  # the table has the notes below it
-    made = execute(config, track=bars)
-    console.print(metrics_table(made).rich())
-    say(f"run: {made.folder}")
+    finished = execute(config, track=bars)
+    console.print(metrics_table(finished).rich())
+    say(f"run: {finished.folder}")

@@ -72,11 +72,11 @@ def plan(
 
     if consent is not None and not consent.is_file():
         raise SettingError(f"there is no file {consent}.", "Give the text of the consent page.")
-    known = methods or list(dict.fromkeys(name for folder in runs for name in read_run(folder).methods))
-    known.sort(key=lambda name: name != ours)  # ours first: it is held against the others
+    names = methods or list(dict.fromkeys(name for folder in runs for name in read_run(folder).methods))
+    names.sort(key=lambda name: name != ours)  # ours first: it is held against the others
     text = None if consent is None else consent.read_text("utf-8").strip()
     choices = StudyConfig(
-        tuple(known), ours, tuple(setups or ("random",)), pairs, participants, blocks, learning, questions, test_split,
+        tuple(names), ours, tuple(setups or ("random",)), pairs, participants, blocks, learning, questions, test_split,
         title, noun, text, contact, return_url, least_seconds, attention, seed,
     )  # fmt: skip
     study, counts = plan_study(runs, out, choices, track=bars)
@@ -127,11 +127,7 @@ def serve(
     from partswap.apps.study.serving import serve as run
 
     if simulate:
-        if database is None:  # one of their own, made anew every time
-            for old in folder.glob("simulated.db*"):
-                old.unlink()
-            database = f"sqlite:///{(folder / 'simulated.db').absolute()}"
-        _simulate(open_site(folder, database), simulate, noise, lapse, seed, folder)
+        _simulate(folder, database, simulate, noise, lapse, seed)
         return
     check_free(host, port)
     if trial:
@@ -142,9 +138,15 @@ def serve(
     site = open_site(folder, database, open_places=open_places, id_name=id_name, address=public)
     if site.study.secret is None:
         say("planned by an earlier partswap: who knows its code and the seed can work the answers out from the orders")
-    made_up = set_password(site.database, admin_password)
-    if made_up is not None:
-        say(f"password of {public}/admin, shown this once: {made_up}")
+    new_password = set_password(site.database, admin_password)
+    if new_password is not None:
+        say(f"password of {public}/admin, shown this once: {new_password}")
+    _print_links(site, public, links, open_places, id_name)
+    say(f"serving {folder} at {public} (stop with Ctrl-C)")
+    run(site, host, port, behind_proxy=behind_proxy)
+
+
+def _print_links(site: StudyState, public: str, links: int, open_places: int, id_name: str) -> None:
     for _ in range(links):
         say(f"{public}/s/{site.database.add()}")
     if open_places:
@@ -154,8 +156,6 @@ def serve(
         say(f"open link, {min(open_places, room)} places: {public}/join{f'?{id_name}=...' if id_name else ''}")
     elif not links:
         say(f"no links yet: make some at {public}/admin, or with --links N")
-    say(f"serving {folder} at {public} (stop with Ctrl-C)")
-    run(site, host, port, behind_proxy=behind_proxy)
 
 
 def _try(folder: Path, number: int, host: str, port: int) -> None:
@@ -179,9 +179,10 @@ def _try(folder: Path, number: int, host: str, port: int) -> None:
             site.database.close()
 
 
-def _simulate(site: StudyState, count: int, noise: float, lapse: float, seed: int, folder: Path) -> None:
+def _simulate(folder: Path, database: str | None, count: int, noise: float, lapse: float, seed: int) -> None:
     import asyncio
 
+    from partswap.apps.study.server import open_site
     from partswap.apps.study.serving import served
     from partswap.apps.study.simulate import (
         NearestExampleLearner,
@@ -191,6 +192,11 @@ def _simulate(site: StudyState, count: int, noise: float, lapse: float, seed: in
     )
     from partswap.utils.progress import bars
 
+    if database is None:  # one of their own, made anew every time
+        for old in folder.glob("simulated.db*"):
+            old.unlink()
+        database = f"sqlite:///{(folder / 'simulated.db').absolute()}"
+    site = open_site(folder, database)
     study = site.study
     if count > len(study.slots):
         raise SettingError(
@@ -270,10 +276,10 @@ def _analyse(site: StudyState, out: Path, rules: Any, seed: int = 0) -> None:
 
     answers = answers_table(site.study, site.database)
     rules = rules or study_analysis.ExclusionRules()
-    found = study_analysis.analyse(answers, site.study.titles, rules, seed=seed)
-    study_analysis.write_analysis(found, answers, out)
-    say(study_analysis.table_markdown(found))
-    say(study_analysis.paragraph(found))
+    analysis = study_analysis.analyse(answers, site.study.titles, rules, seed=seed)
+    study_analysis.write_analysis(analysis, answers, out)
+    say(study_analysis.table_markdown(analysis))
+    say(study_analysis.paragraph(analysis))
     say(f"wrote {out}")
 
 

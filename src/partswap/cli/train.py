@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,14 +20,15 @@ from partswap.cli.options import (
     Seed,
     Threads,
     Weights,
-    check_helper,
-    check_there,
+    check_auxiliary_name,
+    check_exists,
     checked,
     console,
     output_folder,
     resolve_precision,
     say_skipped,
     use_threads,
+    with_groups,
     with_preparation,
 )
 from partswap.errors import SettingError
@@ -35,6 +37,7 @@ from partswap.utils.options import parse_options
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.training.loop import Recipe
+    from partswap.training.plan import TrainingPlan
 
 
 def _check_start(start: str) -> None:
@@ -51,46 +54,107 @@ def _check_architecture(name: str) -> None:
 
 
 def _check_parts(place: str) -> None:
-    check_there(Path(place))
+    check_exists(Path(place))
 
 
 def _check_sources(start: str) -> None:
     for each in start.split(","):
-        check_helper(each)
+        check_auxiliary_name(each)
 
 
 app = typer.Typer(help="Train classifiers, parts detectors, auxiliaries and words.", no_args_is_help=True)
 
-Start = Annotated[
-    str | None,
-    checked(
-        "Start from: a file of weights, a model (trained folder, hf:FOLDER, file.py:function, timm:NAME), "
-        "'default' (official ImageNet weights), 'none'.",
-        _check_start,
-    ),
-]
-Resize = Annotated[
-    int | None, typer.Option(min=1, help="Short side before the centre is cropped; 256 for most networks.")
-]
-Freeze = Annotated[str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")]
-Views = Annotated[int, typer.Option(min=1, help="Views of each image to cache behind the frozen layer.")]
 Out = Annotated[Path, output_folder("Folder for checkpoints and the result.")]
 Epochs = Annotated[int, typer.Option(min=1, help="Passes over the images.")]
-Batch = Annotated[int, typer.Option(min=1, help="Images per step.")]
-Optimizer = Annotated[str, typer.Option(help="sgd or adamw.")]
-Schedule = Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")]
-WeightDecay = Annotated[float, typer.Option(help="Weight decay.")]
-FreezeNorm = Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")]
-TrainSplit = Annotated[str, typer.Option(help="Images to learn from.")]
-TestSplit = Annotated[str, typer.Option(help="Images to measure on, once, at the end.")]
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images to learn from and to measure on."""
+
+    data: Data
+    path: DataPath = None
+    option: DataOptions = None
+    train_split: Annotated[str, typer.Option(help="Images to learn from.")] = "train"
+    test_split: Annotated[str, typer.Option(help="Images to measure on, once, at the end.")] = "test"
+
+    def open(self) -> tuple[Dataset, Dataset]:
+        """Return the two splits."""
+        from partswap.data.base import open_dataset
+        from partswap.utils.progress import bars, step
+
+        options = parse_options(self.option)
+        with step(bars, "opening the data set"):
+            learn = open_dataset(self.data, self.path, self.train_split, **options)
+            measure = open_dataset(self.data, self.path, self.test_split, **options)
+        say_skipped(options, learn, measure)
+        return learn, measure
+
+
+@dataclass(frozen=True)
+class StartFlags:
+    """What a training starts from, and what of it is trained."""
+
+    start: Annotated[
+        str | None,
+        checked(
+            "Start from: a file of weights, a model (trained folder, hf:FOLDER, file.py:function, timm:NAME), "
+            "'default' (official ImageNet weights), 'none'.",
+            _check_start,
+        ),
+    ] = "default"
+    freeze: Annotated[
+        str | None, typer.Option(help="Layer up to which nothing is trained and features are cached.")
+    ] = None
+    views: Annotated[int, typer.Option(min=1, help="Views of each image to cache behind the frozen layer.")] = 4
+    resize: Annotated[
+        int | None, typer.Option(min=1, help="Short side before the centre is cropped; 256 for most networks.")
+    ] = None
+    freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True
+
+    @property
+    def place(self) -> str | None:
+        """What to start from, None for random weights."""
+        return None if self.start in (None, "none") else self.start
+
+    def plan(self, architecture: str, *, pooled_start: bool = False) -> TrainingPlan:
+        """Return the plan of a training of an architecture."""
+        from partswap.training.plan import TrainingPlan
+
+        return TrainingPlan(
+            architecture, self.place, self.freeze, self.views, self.freeze_norm, self.resize, pooled_start
+        )
+
+
+@dataclass(frozen=True)
+class StepFlags:
+    """How the weights change, and where it is computed."""
+
+    batch: Annotated[int, typer.Option(min=1, help="Images per step.")] = 32
+    optimizer: Annotated[str, typer.Option(help="sgd or adamw.")] = "sgd"
+    schedule: Annotated[str, typer.Option(help="steps (at 70 % and 90 %) or cosine.")] = "steps"
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 1e-4
+    precision: Precision = "auto"
+    device: Device = None
+    cache: Cache = None
+    seed: Seed = 0
+    threads: Threads = None
+
+    def recipe(self, *, lr: float | None, **others: Any) -> Recipe:
+        """Return the recipe of a training; a learning rate of None is that of `Recipe`."""
+        from partswap.training.loop import Recipe
+
+        values: dict[str, Any] = {name: getattr(self, name) for name in ("batch", "optimizer", "schedule", "seed")}
+        values |= {"weight_decay": self.weight_decay, "precision": resolve_precision(self.precision), **others}
+        return Recipe(**values if lr is None else {**values, "lr": lr})
 
 
 @app.command("classifier")
+@with_groups
 def classifier(
-    data: Data,
+    *,
+    images: Images,
     out: Out,
-    path: DataPath = None,
-    option: DataOptions = None,
     arch: Annotated[
         str | None,
         checked(
@@ -99,10 +163,7 @@ def classifier(
             _check_architecture,
         ),
     ] = None,
-    start: Start = "default",
-    freeze: Freeze = None,
-    views: Views = 4,
-    resize: Resize = None,
+    start: StartFlags,
     pooled_start: Annotated[
         bool, typer.Option(help="New linear layers on a whole grid (VGG) start as if it were averaged; for few images.")
     ] = False,
@@ -111,47 +172,31 @@ def classifier(
     new_lr: Annotated[
         float | None, typer.Option(help="Of layers that start random; with --lr auto, in proportion to 0.01.")
     ] = None,
-    batch: Batch = 32,
-    optimizer: Optimizer = "sgd",
-    schedule: Schedule = "steps",
-    weight_decay: WeightDecay = 1e-4,
     label_smoothing: Annotated[float, typer.Option(help="Share of the target spread over all classes.")] = 0.0,
     mixup: Annotated[float, typer.Option(help="Beta parameter of mixup; 0 is none.")] = 0.0,
-    freeze_norm: FreezeNorm = True,
-    train_split: TrainSplit = "train",
-    test_split: TestSplit = "test",
-    precision: Precision = "auto",
-    device: Device = None,
-    cache: Cache = None,
-    seed: Seed = 0,
+    steps: StepFlags,
     processes: Annotated[int, typer.Option(min=1, help="Devices to spread batches over (needs partswap[train]).")] = 1,
-    threads: Threads = None,
 ) -> None:
     """Fine-tune a classifier; a killed run goes on with the same command."""
+    from partswap.models.open import start_of
     from partswap.training.classifier import train_classifier
     from partswap.training.devices import check_processes, launch
-    from partswap.training.plan import TrainingPlan
     from partswap.utils.progress import bars
 
+    device = steps.device
     _check(out, device)
     if device is not None and processes > 1:
         raise SettingError(f"device is {device} for {processes} processes.", "Each has its own: leave --device out.")
     check_processes(processes)
-    use_threads(threads)
-    recipe = _recipe(epochs=epochs, batch=batch, lr=lr, new_lr=new_lr, optimizer=optimizer, schedule=schedule,
-                     weight_decay=weight_decay, label_smoothing=label_smoothing, mixup=mixup, precision=precision,
-                     seed=seed)  # fmt: skip
-    start = None if start in (None, "none") else start
-    if arch is None:
-        from partswap.models.open import start_of
-
-        arch = (start_of(start)[0] if start else None) or "vgg16"
-    plan = TrainingPlan(arch, start, freeze, views, freeze_norm, resize, pooled_start)
-    learn, measure = _open(data, path, option, train_split, test_split)
+    use_threads(steps.threads)
+    recipe = steps.recipe(lr=_learning_rate(lr), epochs=epochs, new_lr=new_lr, label_smoothing=label_smoothing,
+                          mixup=mixup)  # fmt: skip
+    plan = start.plan(arch or (start_of(start.place)[0] if start.place else None) or "vgg16", pooled_start=pooled_start)
+    learn, measure = images.open()
 
     def run(accelerator: Any) -> None:
         train_classifier(
-            learn, measure, plan, recipe, out, search=lr == "auto", cache=cache, track=bars,
+            learn, measure, plan, recipe, out, search=lr == "auto", cache=steps.cache, track=bars,
             console=console, accelerator=accelerator, device=device,
         )  # fmt: skip
 
@@ -159,56 +204,40 @@ def classifier(
 
 
 @app.command("parts")
+@with_groups
 def parts(
-    data: Data,
+    *,
+    images: Images,
     out: Out,
-    path: DataPath = None,
-    option: DataOptions = None,
     arch: Annotated[
         str,
         checked("Backbone: resnet50, resnet50_v1, or any torchvision or timm name.", _check_architecture),
     ] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
-    start: Start = "default",
-    freeze: Freeze = None,
-    views: Views = 4,
-    resize: Resize = None,
+    start: StartFlags,
     epochs: Epochs = 50,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
     new_lr: Annotated[float | None, typer.Option(help="Learning rate of the 1 x 1 convolution.")] = None,
-    batch: Batch = 32,
-    optimizer: Optimizer = "sgd",
-    schedule: Schedule = "steps",
-    weight_decay: WeightDecay = 1e-4,
-    freeze_norm: FreezeNorm = True,
-    train_split: TrainSplit = "train",
-    test_split: TestSplit = "test",
-    precision: Precision = "auto",
-    device: Device = None,
-    cache: Cache = None,
-    seed: Seed = 0,
-    threads: Threads = None,
+    steps: StepFlags,
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
     from partswap.training.parts import train_parts
-    from partswap.training.plan import TrainingPlan
     from partswap.utils.progress import bars
 
-    _check(out, device)
-    use_threads(threads)
-    recipe = _recipe(epochs=epochs, batch=batch, lr=str(lr), new_lr=new_lr, optimizer=optimizer, schedule=schedule,
-                     weight_decay=weight_decay, precision=precision, seed=seed)  # fmt: skip
-    plan = TrainingPlan(arch, None if start in (None, "none") else start, freeze, views, freeze_norm, resize)
-    learn, measure = _open(data, path, option, train_split, test_split)
-    train_parts(learn, measure, plan, recipe, out, layer=layer, cache=cache, track=bars, console=console, device=device)
+    _check(out, steps.device)
+    use_threads(steps.threads)
+    recipe = steps.recipe(lr=lr, epochs=epochs, new_lr=new_lr)
+    learn, measure = images.open()
+    train_parts(learn, measure, start.plan(arch), recipe, out, layer=layer, cache=steps.cache, track=bars,
+                console=console, device=steps.device)  # fmt: skip
 
 
 @app.command("auxiliary")
+@with_groups
 def auxiliary(
-    data: Data,
+    *,
+    images: Images,
     out: Out,
-    path: DataPath = None,
-    option: DataOptions = None,
     start: Annotated[
         str,
         checked(
@@ -224,8 +253,6 @@ def auxiliary(
     both_ways: Annotated[
         bool, typer.Option(help="Look at the mirror image, too: better matches, twice the time per image.")
     ] = True,
-    train_split: TrainSplit = "train",
-    test_split: TestSplit = "test",
     precision: Precision = "auto",
     cache: Cache = None,
     seed: Seed = 0,
@@ -242,22 +269,22 @@ def auxiliary(
         steps=steps, width=width, neighbours=neighbours, both_ways=both_ways,
         precision=resolve_precision(precision), seed=seed,
     )  # fmt: skip
-    learn, measure = _open(data, path, option, train_split, test_split)
-    made = train_auxiliary(learn, start, recipe, out, cache=cache, track=bars, console=console)
+    learn, measure = images.open()
+    trained = train_auxiliary(learn, start, recipe, out, cache=cache, track=bars, console=console)
     if measure.parts:
-        table = measure_auxiliary(made, measure, out, cache=cache, precision=recipe.precision, track=bars)
+        table = measure_auxiliary(trained, measure, out, cache=cache, precision=recipe.precision, track=bars)
         console.print(table)
 
 
 @app.command("words")
+@with_groups
 @with_preparation
 def words(
     stated: Any,
-    data: Data,
+    *,
+    images: Images,
     model: Model,
     out: Out,
-    path: DataPath = None,
-    option: DataOptions = None,
     weights: Weights = None,
     classes: Classes = None,
     layer: Annotated[
@@ -272,8 +299,6 @@ def words(
     fit_head: Annotated[
         bool, typer.Option(help="Let a linear classifier stand in for a head that is more than pooling and linear.")
     ] = False,
-    train_split: TrainSplit = "train",
-    test_split: TestSplit = "test",
     precision: Precision = "auto",
     cache: Cache = None,
     threads: Threads = None,
@@ -285,7 +310,7 @@ def words(
 
     _check(out, None)
     use_threads(threads)
-    learn, measure = _open(data, path, option, train_split, test_split)
+    learn, measure = images.open()
     check_words(learn, parts)
     with step(bars, f"opening {model}"):
         opened = open_classifier(model, weights, classes, stated)
@@ -304,23 +329,9 @@ def _check(out: Path, device: str | None) -> None:
     training_device(device)
 
 
-def _open(data: str, path: Path | None, option: list[str] | None, *splits: str) -> list[Dataset]:
-    from partswap.data.base import open_dataset
-    from partswap.utils.progress import bars, step
-
-    options = parse_options(option)
-    with step(bars, "opening the data set"):
-        sets = [open_dataset(data, path, split, **options) for split in splits]
-    say_skipped(options, *sets)
-    return sets
-
-
-def _recipe(*, lr: str, precision: str, **rest: Any) -> Recipe:
-    from partswap.training.loop import Recipe
-
-    if lr != "auto":
-        try:
-            rest["lr"] = float(lr)
-        except ValueError as error:
-            raise SettingError(f"the learning rate is {lr!r}.", "Give a number, or auto.") from error
-    return Recipe(precision=resolve_precision(precision), **rest)  # type: ignore[arg-type]
+def _learning_rate(text: str) -> float | None:
+    """Return the learning rate, None where it is to be searched for."""
+    try:
+        return None if text == "auto" else float(text)
+    except ValueError as error:
+        raise SettingError(f"the learning rate is {text!r}.", "Give a number, or auto.") from error

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from partswap.cli.options import (
-    check_helper,
+    check_auxiliary_name,
     check_method,
     checked,
     console,
-    open_bench,
+    open_context,
     output_folder,
     say,
     with_config,
@@ -28,7 +28,7 @@ from partswap.utils.options import AUXILIARY_HELP
 )  # fmt: skip
 def tune(
     config: RunConfig,
-    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_helper)] = "auto",
+    auxiliary: Annotated[str, checked(AUXILIARY_HELP, check_auxiliary_name)] = "auto",
     split: Annotated[
         str, typer.Option(help="Images to tune on, such as train:validation: not those you report results on.")
     ] = "train",
@@ -51,8 +51,8 @@ def tune(
     trials(method, lam or LAMBDAS, tau or TAUS)  # before anything is opened
     if config.auxiliary is None:
         raise SettingError("there is no auxiliary to tune for.", "Name one with {auxiliary}.")
-    bench = open_bench(config)
-    tuning = run(bench, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=config.queries,
+    context = open_context(config)
+    tuning = run(context, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=config.queries,
                  distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
     console.print(tuning.table().rich())
     tuning.table().save(out, "tune")

@@ -21,7 +21,7 @@ from partswap.evaluators import Activation, HeadPlan, log_probabilities
 from partswap.explainer.many import explain_each
 from partswap.explainer.notes import MANY_LABELS, NO_GRADIENTS, NoteLog
 from partswap.explainer.opening import AuxiliaryLike, open_auxiliary, open_model
-from partswap.explainer.question import Question, pose_question
+from partswap.explainer.question import Question, pose_question, problem_of
 from partswap.explainer.target import Targets
 from partswap.explainer.verification import verify_inputs
 from partswap.features.encode import EncodedImages
@@ -31,7 +31,6 @@ from partswap.inputs.images import ImageLike, list_images
 from partswap.inputs.preprocess import Tensors, stacked
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.checkpoints import Classifier
-from partswap.models.names import find_class
 from partswap.models.outputs import many_labels
 from partswap.models.precision import device_of
 from partswap.pixels.check import PixelChecker, pairs_of, with_check
@@ -185,10 +184,10 @@ class Explainer:
 
         Parameters
         ----------
-        query : path, PIL image, array, bytes, tensor, item of a data set or Encoded
+        query : path, PIL image, array, bytes, tensor, item of a data set or EncodedImages
             The image to explain, or a list, batch or loader of one; a float tensor ``(channels, H, W)`` must be
             preprocessed (but see `tensors`).
-        distractors : the same, or sequence of them, folder, batch, DataLoader, data set or Encoded
+        distractors : the same, or sequence of them, folder, batch, DataLoader, data set or EncodedImages
             Images to take regions from; of a data set, images of the target class that the model gets right. Methods
             whose authors use one (goyal, scout) take the first that the model predicts as the target.
         target : int or str, optional
@@ -204,14 +203,12 @@ class Explainer:
             Distractors that the model does not predict as the target are left out, unless this says otherwise.
         query_parts, distractor_parts : sequence of frozenset of str, and a sequence of such
             The parts each cell of the query, and of each distractor, holds; for methods that want to know, and words.
-        words : Speaker, str or Path, optional
+        words : WordsWriter, str or Path, optional
             Say the result in words (``cf.words``) with what ``partswap train words`` saved to a folder.
         pixel : bool
             Check the result in pixels (``cf.pixel``): regions are pasted into the query and the whole network is run.
             Among sets of edits that flip its decision in feature space, ours then prefers one that does so in pixels.
         """
-        if target is not None:
-            find_class(target, self.class_names, self.cut.classes)  # before images are read
         writer = None if words is None else self.words_writer(words)
         solver = self.method if method is None else self.patient(method)
         question = pose_question(
@@ -315,27 +312,11 @@ class Explainer:
 
     def heat(self, cf: Counterfactual) -> dict[str, HeatMap]:
         """Return maps of a counterfactual for a figure of kind "heat" (see `heat_maps`)."""
-        return heat_maps(self.plan, self._problem_of(cf), next((e.distractor_image for e in cf.edits), 0))
+        return heat_maps(self.plan, problem_of(self, cf), next((e.distractor_image for e in cf.edits), 0))
 
     def clusters(self, cf: Counterfactual, count: int = 8) -> NDArray[Any]:
         """Return the cluster of each cell, ``(1 + n, h, w)``, for a figure of kind "clusters"."""
-        return cluster_labels(self._problem_of(cf), count)
-
-    def _problem_of(self, cf: Counterfactual) -> Problem:
-        """Return the problem that a counterfactual solves, from its images."""
-        pictures = cf.pictures
-        if pictures is None or not self.preprocess.pictured:
-            images = list(cf.images())
-        else:
-            images = [self.preprocess.tensor(picture) for picture in (pictures.query, *pictures.distractors)]
-        encoded = self.encode(images).to(self.device)
-        query, distractors = encoded.select([0]), encoded.select(range(1, len(encoded)))
-        aux: dict[str, Any] = {
-            "query_aux": None if query.aux is None else query.aux[0],
-            "distractor_aux": distractors.aux,
-            "aux_widths": distractors.widths,
-        }
-        return Problem.of(query.cut_grids, distractors.grids, cf.target, **aux)
+        return cluster_labels(problem_of(self, cf), count)
 
     def _pixel_checker(self, pictures: Pictures | None, target: int) -> PixelChecker:
         if pictures is None:

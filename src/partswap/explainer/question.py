@@ -11,7 +11,8 @@ from partswap.errors import ClassIndexError, NoDistractorsError, ShapeError
 from partswap.explainer.target import choose_target, find_distractors, predicted_as, suspicion, true_class
 from partswap.features.encode import EncodedImages
 from partswap.inputs.images import list_images
-from partswap.results.counterfactual import Pictures, Provenance
+from partswap.models.names import find_class
+from partswap.results.counterfactual import Counterfactual, Pictures, Provenance
 from partswap.search.problem import CellParts, Problem, parts_of
 from partswap.utils.notes import Note
 from partswap.words.writer import annotated_parts
@@ -97,6 +98,8 @@ def pose_question(
 ) -> Question:
     """Encode the images, choose the target, and select at most `most` distractors that the model predicts as it."""
     names, classes = explainer.class_names, explainer.cut.classes
+    if target is not None:
+        find_class(target, names, classes)  # before images are read
     queries = query if isinstance(query, EncodedImages) else list_images(query)
     if len(queries) != 1:
         raise ShapeError(f"there are {len(queries)} queries.", "Use explain_many, or pass one image.")
@@ -125,6 +128,27 @@ def pose_question(
     indices = indices[:most]
     images = images.select(indices).to(explainer.device)
     return Question(encoded.to(explainer.device), images, indices, target_class, note, truth)
+
+
+def problem_of(explainer: Explainer, cf: Counterfactual) -> Problem:
+    """Return the problem that a counterfactual solves, from its images."""
+    pictures, preprocess = cf.pictures, explainer.preprocess
+    if pictures is None or not preprocess.pictured:
+        images = list(cf.images())
+    else:
+        images = [preprocess.tensor(picture) for picture in (pictures.query, *pictures.distractors)]
+    encoded = explainer.encode(images).to(explainer.device)
+    query, distractors = encoded.select([0]), encoded.select(range(1, len(encoded)))
+    return _problem(query, distractors, cf.target)
+
+
+def _problem(query: EncodedImages, distractors: EncodedImages, target: int, **details: Any) -> Problem:
+    aux: dict[str, Any] = {
+        "query_aux": None if query.aux is None else query.aux[0],
+        "distractor_aux": distractors.aux,
+        "aux_widths": distractors.widths,
+    }
+    return Problem.of(query.cut_grids, distractors.grids, target, **aux, **details)
 
 
 def _predicted_as_target(explainer: Explainer, images: EncodedImages, target: int, reason: str) -> list[int]:

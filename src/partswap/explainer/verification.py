@@ -28,27 +28,27 @@ def verify(cf: Counterfactual, model: Any, query: Any, distractors: Any, atol: f
     if hasattr(model, "explain") and hasattr(model, "cut"):  # an explainer knows how to prepare images
         return model.verify(cf, query, distractors, atol=atol)  # type: ignore[no-any-return]
     tensors = isinstance(query, Tensor) and isinstance(distractors, Tensor)
-    own: nn.Module | None = None
+    network: nn.Module | None = None
     if isinstance(model, nn.Module):
         if tensors and tuple(query.shape[-2:]) == tuple(cf.grid) and not hasattr(model, "features"):
             return compare(cf, model, query, None, distractors, atol)
-        own = adapt(model) if is_classifier(model) else model
-        model = _cut_as(cf, own)
+        network = adapt(model) if is_classifier(model) else model
+        model = _cut_as(cf, network)
     if not isinstance(model, Cut):
         raise SettingError(f"a {type(model).__name__} is no model.", "Pass the classifier, or an Explainer.")
     if not tensors:
-        preprocess = _preprocess_of(cf, own)
+        preprocess = _preprocess_of(cf, network)
         inputs = stacked([preprocess(image)[0] for image in cf.images(query, distractors)])
-        inputs = inputs if own is None else inputs.to(device_of(own))
+        inputs = inputs if network is None else inputs.to(device_of(network))
         query, distractors = inputs[0], inputs[1:]
     return verify_inputs(cf, model, query, distractors, atol)
 
 
 def verify_inputs(cf: Counterfactual, cut: Cut, query: Tensor, distractors: Tensor, atol: float | None) -> Verification:
-    """Return whether it holds for a cut model and the inputs ``(3, H, W)`` and ``(n, 3, H, W)`` that it gets."""
+    """Return whether a counterfactual holds for a cut model and its inputs ``(3, H, W)`` and ``(n, 3, H, W)``."""
     with torch.no_grad():
-        mine, theirs = cut.features(query[None]), cut.features(distractors)
-    return compare(cf, cut.head, mine.values[0], mine.context, theirs.values, atol)
+        grid, grids = cut.features(query[None]), cut.features(distractors)
+    return compare(cf, cut.head, grid.values[0], grid.context, grids.values, atol)
 
 
 def compare(
@@ -61,10 +61,10 @@ def compare(
             f"counterfactual is about ({cf.distractors} distractors, {cf.grid} grid).",
             "Pass the same query and distractors the search saw.",
         )
-    cells, donors = to_cells(query).clone(), to_cells(distractors)
+    cells, distractor_cells = to_cells(query).clone(), to_cells(distractors)
     grids = [cells.clone()]
     for edit in cf.edits:
-        cells[edit.query_cell] = donors[edit.distractor_cell]
+        cells[edit.query_cell] = distractor_cells[edit.distractor_cell]
         grids.append(cells.clone())
     batch = torch.stack(grids).transpose(1, 2).reshape(len(grids), -1, *cf.grid)
     with torch.no_grad():
@@ -101,7 +101,7 @@ def _cut_as(cf: Counterfactual, model: nn.Module) -> Cut:
 
 
 def _preprocess_of(cf: Counterfactual, model: nn.Module | None) -> Preprocess:
-    """Return how the images of a counterfactual were prepared: as it remembers, as its file or the model tells."""
+    """Return how the images of a counterfactual were prepared: from its pictures, else its file, else the model."""
     if cf.pictures is not None and cf.pictures.preprocess is not None:
         return cf.pictures.preprocess
     return recorded_preprocess(cf.source.get("preprocess", {"function": "an unknown function"}), model)

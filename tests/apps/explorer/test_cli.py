@@ -18,7 +18,7 @@ def asked(monkeypatch, run_context):
     """What would be served, and where."""
     found = []
     monkeypatch.setattr(serving, "serve", lambda *given: found.append(given))
-    monkeypatch.setattr("partswap.cli.explore.open_bench", lambda config: run_context)
+    monkeypatch.setattr("partswap.cli.explore.open_context", lambda config: run_context)
     return found
 
 
