@@ -74,3 +74,35 @@ def test_the_messages_that_showed_braces_name_arguments_and_flags() -> None:
     error = PartswapError("Something is wrong.", "Give {fit_head}, or {words}; or leave out {pixel}.")
     assert error.fix == "Give fit_head=True, or words; or leave out pixel."
     assert error.in_flags().endswith("Give --fit-head, or --words; or leave out --pixel.")
+
+
+def decisions_by_message(tree: ast.Module) -> list[int]:
+    """Return lines of conditions that read the text of an error or of a note."""
+    errors = {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)} | {
+        "error",
+        "note",
+        "warning",
+    }
+    lines = []
+    for node in ast.walk(tree):
+        conditions = [getattr(node, "test", None), *getattr(node, "ifs", ()), getattr(node, "subject", None)]
+        for part in (part for condition in conditions if condition for part in ast.walk(condition)):
+            if isinstance(part, ast.Call) and ast.unparse(part.func) in ("str", "repr") and part.args:
+                read = ast.unparse(part.args[0])
+            elif isinstance(part, ast.Attribute) and part.attr in ("args", "problem", "fix", "text"):
+                read = ast.unparse(part.value)
+            else:
+                continue
+            lines += [part.lineno] if read in errors else []
+    return lines
+
+
+def test_no_decision_is_made_by_looking_into_a_message() -> None:
+    paths = {str(path.relative_to(SOURCES)): ast.parse(path.read_text()) for path in SOURCES.rglob("*.py")}
+    assert not {name: lines for name, tree in paths.items() if (lines := decisions_by_message(tree))}
+    for code in (
+        "try: pass\nexcept OSError as problem:\n if 'full' in str(problem): pass",
+        "[1 for note in notes if 'auxiliary' in note.text]",
+        "a if error.problem.startswith('no') else b",
+    ):
+        assert decisions_by_message(ast.parse(code)), code
