@@ -207,7 +207,7 @@ def test_bad_input(birds, made, tmp_path):
 def test_images_it_does_not_know_are_said_to_be_strange(made):
     explainer = Explainer(START, auxiliary=str(made[1]))
     grids = explainer.encode([aviary.draw(k, 900 + k).image for k in range(4)]).aux
-    explainer.check_familiar(grids)
+    explainer.note_familiarity(grids)
     assert "unfamiliar" not in [note.kind for note in explainer.notes]
     assert explainer.auxiliary.familiarity(grids) == pytest.approx(1, abs=0.15)
     # Cells that point away from all it knows.
@@ -215,8 +215,8 @@ def test_images_it_does_not_know_are_said_to_be_strange(made):
     some = F.normalize(torch.randn(5000, known.shape[1], generator=torch.Generator().manual_seed(0)), dim=1)
     away = some[(some @ known.T).amax(1).argmin()][None, :, None, None].expand(2, -1, 7, 7)
     with pytest.warns(PartswapWarning, match="unlike those the auxiliary was trained on"):
-        explainer.check_familiar(away)
-    explainer.check_familiar(away)  # said once
+        explainer.note_familiarity(away)
+    explainer.note_familiarity(away)  # said once
     assert [note.kind for note in explainer.notes].count("unfamiliar") == 1
 
 

@@ -1,4 +1,4 @@
-"""Explain images, not grids: the way in for one's own model."""
+"""`Explainer`: counterfactuals of images for a classifier."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Explainer:
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **options: Any) -> Explainer:
-        """Keep what it is made of, for pickles."""
+        """Store the arguments, for pickles."""
         explainer = super().__new__(cls)
         explainer._arguments = args, options
         return explainer
@@ -144,7 +144,7 @@ class Explainer:
         self.auxiliary = open_auxiliary(auxiliary, opened)
         if self.auxiliary is not None and self.auxiliary is not auxiliary and self.auxiliary.note:
             self.notes.append(Note("auxiliary", self.auxiliary.note))
-        self.method = self.patient(method)
+        self.method = self.method_with_patience(method)
         self._writers: dict[str | WordsWriter, WordsWriter] = {}
 
     def __copy__(self) -> Explainer:
@@ -153,7 +153,7 @@ class Explainer:
         return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Networks that were traced cannot be pickled: what they were made of is, and they are made anew.
+        # Traced networks cannot be pickled: the arguments are, and the explainer is opened again from them.
         try:
             return _opened_again, (type(self), pickle.dumps(self._arguments))
         except Exception as error:  # whatever an object's own pickling raises
@@ -210,7 +210,7 @@ class Explainer:
             Among sets of edits that flip its decision in feature space, ours then prefers one that does so in pixels.
         """
         writer = None if words is None else self.words_writer(words)
-        solver = self.method if method is None else self.patient(method)
+        solver = self.method if method is None else self.method_with_patience(method)
         question = pose_question(
             self, query, distractors, target, label, keep_misclassified=keep_misclassified, most=solver.distractors
         )
@@ -233,7 +233,7 @@ class Explainer:
             self.notes.add(NO_GRADIENTS)
 
     def words_writer(self, words: WordsWriter | str | Path) -> WordsWriter:
-        """Return what writes results in words, after checking that it was trained for this model, cut here."""
+        """Return the writer of words in a folder, after checking that it was trained for this model and this cut."""
         if not isinstance(words, WordsWriter | str | Path):
             raise SettingError(f"words is a {type(words).__name__}.", "Give the folder that train words made.")
         key = words if isinstance(words, WordsWriter) else str(words)
@@ -288,7 +288,7 @@ class Explainer:
     def verify(
         self, cf: Counterfactual, query: Any = None, distractors: Any = None, *, atol: float | None = None
     ) -> Verification:
-        """Apply a counterfactual's edits once more and run the model: does it say what is claimed?
+        """Apply a counterfactual's edits again, run the model, and compare what it says with the trace.
 
         Images that are not given are those it was made from, read again from their files if need be.
         """
@@ -335,7 +335,7 @@ class Explainer:
         )  # fmt: skip
 
     def encode(self, images: ImagesLike) -> EncodedImages:
-        """Compute the features and auxiliary features of images, in batches; what is encoded already stays as it is."""
+        """Return the features and auxiliary features of images; `EncodedImages` are returned as they are."""
         if isinstance(images, EncodedImages):
             return images
         sources = list_images(images)
@@ -347,23 +347,23 @@ class Explainer:
         """Return the method, with its default settings if it is given by name."""
         return METHODS.get(method)() if isinstance(method, str) else method
 
-    def patient(self, method: str | Method) -> Method:
-        """Return the method as `resolve_method` does; given by name, it ends where the target seems out of reach."""
+    def method_with_patience(self, method: str | Method) -> Method:
+        """Return the method; one given by name stops early where the target seems out of reach (`PATIENCE`)."""
         resolved = self.resolve_method(method)
         stops_early = isinstance(method, str) and resolved.takes("patience")
         return changed(resolved, patience=PATIENCE) if stops_early else resolved
 
-    def name(self, index: int) -> str:
-        """Return the name of a class, or a stand-in."""
+    def class_name(self, index: int) -> str:
+        """Return the name of a class; ``class 3`` where names are unknown."""
         return self.class_names[index] if self.class_names else f"class {index}"
 
     def guesses(self, image: ImageLike | EncodedImages, count: int = 5) -> list[tuple[str, float]]:
-        """Return what the model thinks of an image: names of classes with their probabilities, best first."""
+        """Return the `count` most probable classes of an image: their names and probabilities, best first."""
         encoded = self.encode(image if isinstance(image, EncodedImages) else [image])
         best = log_probabilities(encoded.logits[0].float(), self.activation).exp().topk(min(count, self.cut.classes))
-        return [(self.name(int(k)), float(p)) for k, p in zip(best.indices, best.values, strict=True)]
+        return [(self.class_name(int(k)), float(p)) for k, p in zip(best.indices, best.values, strict=True)]
 
-    def check_familiar(self, grids: Tensor | None) -> None:
+    def note_familiarity(self, grids: Tensor | None) -> None:
         """Note, once, if auxiliary grids ``(n, e, h, w)`` are unlike those that a trained auxiliary learned from."""
         if self.auxiliary is not None and grids is not None:
             self.notes.add_familiarity(self.auxiliary.familiarity(grids.float()))

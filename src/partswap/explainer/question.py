@@ -117,10 +117,10 @@ def pose_question(
         target_class, note = choose_target(logits, target, truth, images.logits, names)
     if int(logits.argmax()) == target_class:
         raise ClassIndexError(
-            f"the model already says {explainer.name(target_class)} of the query: there is nothing to change.",
+            f"the model already says {explainer.class_name(target_class)} of the query: there is nothing to change.",
             "Choose another target, or another query.",
         )
-    explainer.check_familiar(images.aux)
+    explainer.note_familiarity(images.aux)
     indices = list(range(len(images)))
     if not keep_misclassified:
         reason = "" if target is not None else f" ({note})"
@@ -156,8 +156,8 @@ def _predicted_as_target(explainer: Explainer, images: EncodedImages, target: in
     indices = [k for k, predicted in enumerate(images.logits.argmax(1).tolist()) if predicted == target]
     if not indices:
         raise NoDistractorsError(
-            f"none of the {len(images)} distractors is predicted as the target {explainer.name(target)}{reason}; "
-            f"they are predicted as {predicted_as(images.logits, explainer.name)}.",
+            f"none of the {len(images)} distractors is predicted as the target {explainer.class_name(target)}{reason}; "
+            f"they are predicted as {predicted_as(images.logits, explainer.class_name)}.",
             "Pass images of that class which the model gets right, choose another {target}, or use these: "
             "{keep_misclassified}.",
         )

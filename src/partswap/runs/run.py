@@ -148,7 +148,7 @@ def _record(
     doubts = _doubts(bench.classifier.preprocess, logits, bench.data.labels())
     if bench.encodings.aux is not None:
         some = range(0, len(bench.data), -(-len(bench.data) // 100))
-        bench.explainer.check_familiar(bench.encodings.aux[list(some)])
+        bench.explainer.note_familiarity(bench.encodings.aux[list(some)])
     # A mistake is explained towards the true class, everything else away from it.
     mistakes = sum(bench.data.label(task.query) == task.target for task in tasks.tasks)
     return {

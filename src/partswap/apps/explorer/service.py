@@ -104,7 +104,7 @@ class ExplorerService:
 
     def class_name(self, index: int) -> str:
         """Return the name of a class as people read it."""
-        return self.explainer.name(index).replace("_", " ")
+        return self.explainer.class_name(index).replace("_", " ")
 
     def query(self, view: View) -> QueryImage:
         """Return the image of a view, with its features."""
@@ -161,7 +161,7 @@ class ExplorerService:
 
     def method(self, view: View) -> Method:
         """Return the method of a view with those of the view's settings that it has."""
-        resolve = self.explainer.patient if view.edits is None else self.explainer.resolve_method
+        resolve = self.explainer.method_with_patience if view.edits is None else self.explainer.resolve_method
         method = resolve(view.method)
         settings: dict[str, Any] = {
             "lam": view.lam, "beam": view.beam, "max_edits": view.edits, "memory_mb": self.evaluator_mb,
