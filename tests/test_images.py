@@ -288,3 +288,8 @@ def test_what_timm_says_is_followed():
 def test_keys_of_functions_tell_them_apart():
     keys = [CustomPreprocess.of(usual(*sizes)).key() for sizes in ((128, 112), (128, 112), (120, 112))]
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_transform_that_inverts_is_refused_as_one():
+    with pytest.raises(SettingError, match="inverts images"):
+        CustomPreprocess.of(lambda image: 1 - usual(128, 112)(image))

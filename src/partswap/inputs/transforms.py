@@ -58,6 +58,11 @@ class CustomPreprocess(Preprocess):
         middle = dark.shape[1] // 2
         low, span = dark[:, middle], light[:, middle] - dark[:, middle]
         flat = all(float((x - x[:, middle : middle + 1]).abs().median()) < 1e-3 for x in (dark, light))
+        if flat and bool((span < -1e-6).all()):
+            raise SettingError(
+                f"{label} inverts images: of white it makes less than of black.",
+                "Invert inside the model, a module around yours, and let the transform only resize, crop and scale.",
+            )
         if not flat or not bool((span > 1e-6).all()):
             raise SettingError(
                 f"{label} does not standardise with a fixed mean and std.",
