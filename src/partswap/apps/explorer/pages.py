@@ -13,6 +13,7 @@ import jinja2
 from partswap.apps.explorer.cells import CandidateCell, CellCandidates
 from partswap.apps.explorer.service import ExplorerService
 from partswap.apps.explorer.view import MOST_BEAM, UNLIMITED, View
+from partswap.apps.templates import templates
 from partswap.drawing.palette import EDITS, css_variables
 from partswap.grid import GridShape
 from partswap.metrics.clarity import turns_into, weaknesses
@@ -30,12 +31,8 @@ MOST_UNUSED = 20
 
 @cache
 def _templates() -> jinja2.Environment:
-    loader = jinja2.FileSystemLoader(HERE / "templates")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = percent
-    environment.filters["fine"] = _fine_percent
+    environment = templates(HERE / "templates")
+    environment.filters |= {"percent": percent, "fine": _fine_percent}
     return environment
 
 

@@ -1,12 +1,13 @@
-"""In short: what stands out in a report, in sentences whose names are links to what they speak of."""
+"""The section "In short": what stands out in a report, in sentences that link to the explanations they count."""
 
 from __future__ import annotations
 
-import html
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import Any
+
+from markupsafe import escape
 
 from partswap.apps.report.links import link, listed, percent
 from partswap.apps.report.mistakes import mistakes_finding
@@ -38,8 +39,8 @@ def findings(report: ReportData) -> list[str]:
 
 def _by_pair(explanations: Iterable[dict[str, Any]]) -> dict[Pair, list[dict[str, Any]]]:
     pairs: dict[Pair, list[dict[str, Any]]] = defaultdict(list)
-    for one in explanations:
-        pairs[one["from"], one["to"]].append(one)
+    for explanation in explanations:
+        pairs[explanation["from"], explanation["to"]].append(explanation)
     return pairs
 
 
@@ -55,16 +56,16 @@ def pair_link(pair: Pair, names: Sequence[str]) -> str:
 
 
 def _outcome(report: ReportData, explained: Sequence[dict[str, Any]], main: int, *, both: bool) -> str:
-    """Say how many swaps it takes; `both` if there are images that the model gets right and such that it gets wrong."""
+    """Return how many swaps it takes; `both`: there are images that the model gets right and others it gets wrong."""
     mistake = bool(explained[0].get("mistake"))
     which = ("wrong" if mistake else "right") if both else None
     of = f" that the model gets {which}" if both else ""
     reached = [e for e in explained if e["flipped"]]
-    by = f" by {html.escape(report.sources[main].title)}" if len(report.sources) > 1 else ""
+    by = f" by {escape(report.sources[main].title)}" if len(report.sources) > 1 else ""
     if not reached:
         return f"None of {len(explained):,} explanations{by}{of} reaches its target: use more edits or distractors."
     edits = [len(e["edits"]) for e in reached]
-    one = sum(n == 1 for n in edits) / len(explained)
+    share_of_single = sum(n == 1 for n in edits) / len(explained)
     goal = f"for the model to say the {'true' if mistake else 'other'} class{f' of an image{of}' if both else ''}"
     single = link("single one", edits="1", **{"is": which})
     by = by and f" (explanations{by})"
@@ -76,7 +77,7 @@ def _outcome(report: ReportData, explained: Sequence[dict[str, Any]], main: int,
         return f"<b>{lost}</b>{by}. The others take {mean(edits):.1f} swapped regions, on average, {goal}."
     text = (
         f"<b>{mean(edits):.1f} swapped regions</b> are enough, on average, {goal}, and a {single} is enough in "
-        f"{percent(one)} of the cases{by}."
+        f"{percent(share_of_single)} of the cases{by}."
     )
     return f"{text} {lost}." if missed else text
 
@@ -102,7 +103,7 @@ def _attractors(pairs: dict[Pair, list[Any]], names: Sequence[str]) -> list[str]
 
 
 def _extremes(pairs: dict[Pair, list[dict[str, Any]]], names: Sequence[str]) -> list[str]:
-    reached = {p: [len(e["edits"]) for e in found if e["flipped"]] for p, found in pairs.items()}
+    reached = {p: [len(e["edits"]) for e in explained if e["flipped"]] for p, explained in pairs.items()}
     enough = {p: mean(edits) for p, edits in reached.items() if len(edits) >= ENOUGH}
     if len(enough) < 2 * NAMED or len(set(enough.values())) == 1:
         return []
@@ -115,16 +116,16 @@ def _extremes(pairs: dict[Pair, list[dict[str, Any]]], names: Sequence[str]) -> 
     ]
 
 
-def _parts(mine: Sequence[dict[str, Any]], parts: Sequence[str]) -> list[str]:
-    edits = [edit for e in mine for edit in e.get("parts", ())]
+def _parts(explained: Sequence[dict[str, Any]], parts: Sequence[str]) -> list[str]:
+    edits = [edit for e in explained for edit in e.get("parts", ())]
     touched = Counter(part for query, _ in edits for part in query)
     if not touched:
         return []
-    told = listed(
+    most_touched = listed(
         f"{link(parts[k], part=parts[k])} ({percent(n / len(edits))} of the edits)"
         for k, n in touched.most_common(NAMED)
     )
-    known = [edit for edit in edits if edit[0] and edit[1]]
-    same = sum(bool(set(a) & set(b)) for a, b in known)
-    share = f" Where both regions show a part, it is the same one in {percent(same / len(known))}." if known else ""
-    return [f"<b>What gives them away:</b> {told}.{share}"]
+    both = [edit for edit in edits if edit[0] and edit[1]]
+    same = sum(bool(set(a) & set(b)) for a, b in both)
+    share = f" Where both regions show a part, it is the same one in {percent(same / len(both))}." if both else ""
+    return [f"<b>What gives them away:</b> {most_touched}.{share}"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
-from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
 
 from partswap.apps.report.links import link, listed, percent
 from partswap.apps.report.model import ModelMistakes, ReportData
@@ -18,12 +19,10 @@ NAMED = 3
 Explained = Counter[tuple[str, str]]
 
 
-def mistakes_section(report: ReportData) -> str:
-    """Return what each model takes for what as HTML."""
-    if not report.mistakes:
-        return '<p class="unknown">What the model takes for what was not counted.</p>'
+def mistake_tables(report: ReportData) -> list[dict[str, Any]]:
+    """Return what each model takes for what, as values of the template."""
     explained = explained_mistakes(report)
-    return "".join(_of_model(one, explained) for one in report.mistakes)
+    return [_of_model(model, explained) for model in report.mistakes]
 
 
 def explained_mistakes(report: ReportData) -> Explained:
@@ -37,73 +36,64 @@ def mistakes_finding(report: ReportData) -> list[str]:
     """Return a sentence about what each model takes for what."""
     explained = explained_mistakes(report)
     lines = []
-    for one in report.mistakes:
-        if one.confusion is None or not one.confusion.mistakes:
+    for model in report.mistakes:
+        confusion = model.confusion
+        if confusion is None or not confusion.mistakes:
             continue
-        confusion, of = one.confusion, f" of {html.escape(one.title)}" if one.title else ""
+        of = f" of {escape(model.title)}" if model.title else ""
         named = listed(
             f"{_pair(confusion, mistake, explained)} ({mistake.images:,})" for mistake in confusion.mistakes[:NAMED]
         )
-        lines.append(f"<b>Mistakes{of}:</b> {confusion.wrong:,} of {_images(confusion.total)}, first of all {named}.")
+        lines.append(
+            f"<b>Mistakes{of}:</b> {confusion.wrong:,} of {_count(confusion.total, 'image')}, first of all {named}."
+        )
     return lines
 
 
-def _of_model(one: ModelMistakes, explained: Explained) -> str:
-    title = f"<h3>{html.escape(one.title)}</h3>" if one.title else ""
-    if one.confusion is None:
-        return f'{title}<p class="unknown">{html.escape(one.unknown)}</p>'
-    confusion, mistakes = one.confusion, one.confusion.mistakes
-    right = confusion.total - confusion.wrong
-    lead = f"The model gets {right:,} of {_images(confusion.total)} right ({percent(right / confusion.total)})."
-    if not mistakes:
-        return f"{title}<p>{lead}</p>"
-    kinds = "all of one kind" if len(mistakes) == 1 else f"of {len(mistakes):,} kinds"
-    lead += f" It makes {_count(confusion.wrong, 'mistake')}, {kinds}."
-    if not explained:
-        lead += " None of them is explained in this report (<code>partswap run --only wrong</code>, or all, does that)."
-    few, rest = mistakes[:FIRST], mistakes[FIRST:MOST]
-    more = ""
-    if rest:
-        left = len(mistakes) - FIRST - len(rest)
-        end = f"<p>{left:,} more kinds are in the run&rsquo;s confusion.json.</p>" if left else ""
-        table = _table(confusion, rest, explained)
-        more = f"<details><summary>{len(mistakes) - FIRST:,} rarer kinds</summary>{table}{end}</details>"
-    return f"{title}<p>{lead}</p>{_table(confusion, few, explained)}{more}"
+def _of_model(model: ModelMistakes, explained: Explained) -> dict[str, Any]:
+    confusion = model.confusion
+    if confusion is None:
+        return {"title": model.title, "unknown": model.unknown}
+    mistakes, right = confusion.mistakes, confusion.total - confusion.wrong
+    lead = f"The model gets {right:,} of {_count(confusion.total, 'image')} right ({percent(right / confusion.total)})."
+    if mistakes:
+        kinds = "all of one kind" if len(mistakes) == 1 else f"of {len(mistakes):,} kinds"
+        lead += f" It makes {_count(confusion.wrong, 'mistake')}, {kinds}."
+    left = max(0, len(mistakes) - MOST)
+    return {
+        "title": model.title,
+        "unknown": "",
+        "lead": lead,
+        "explained": bool(explained),
+        "rows": [_row(confusion, mistake, explained) for mistake in mistakes[:FIRST]],
+        "rest": [_row(confusion, mistake, explained) for mistake in mistakes[FIRST:MOST]],
+        "rarer": f"{len(mistakes) - FIRST:,}",
+        "left": f"{left:,}" if left else "",
+    }
 
 
-def _table(confusion: Confusion, mistakes: Sequence[Mistake], explained: Explained) -> str:
-    most = confusion.mistakes[0].images
-    rows = []
-    for mistake in mistakes:
-        true, predicted = (html.escape(confusion.classes[k]) for k in mistake[:2])
-        count = explained[confusion.classes[mistake.true], confusion.classes[mistake.predicted]]
-        about = _linked(confusion, mistake, f"{count:,} explained") if count else "not explained"
-        rows.append(
-            f'<tr><th scope="row">{true}</th><td>{predicted}</td><td class="count">'
-            f'<b>{mistake.images:,}</b> of {confusion.images[mistake.true]:,}<i style="--share:'
-            f'{mistake.images / most:.3f}"></i></td>{f"<td>{about}</td>" if explained else ""}</tr>'
-        )
-    heads = ["true class", "the model says", "images of the class", *(["here"] if explained else [])]
-    head = "".join(f'<th scope="col">{title}</th>' for title in heads)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Mistakes of the model"><table class="mistakes">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
+def _row(confusion: Confusion, mistake: Mistake, explained: Explained) -> dict[str, Any]:
+    true, predicted = (confusion.classes[k] for k in mistake[:2])
+    count = explained[true, predicted]
+    return {
+        "true": true,
+        "predicted": predicted,
+        "images": f"{mistake.images:,}",
+        "of": f"{confusion.images[mistake.true]:,}",
+        "share": f"{mistake.images / confusion.mistakes[0].images:.3f}",
+        "link": _linked(confusion, mistake, f"{count:,} explained") if count else "not explained",
+    }
 
 
-def _pair(confusion: Confusion, mistake: Mistake, explained: Explained) -> str:
+def _pair(confusion: Confusion, mistake: Mistake, explained: Explained) -> Markup:
     true, predicted = (confusion.classes[k] for k in mistake[:2])
     text = f"{true} taken for {predicted}"
-    return _linked(confusion, mistake, text) if explained[true, predicted] else html.escape(text)
+    return _linked(confusion, mistake, text) if explained[true, predicted] else escape(text)
 
 
-def _linked(confusion: Confusion, mistake: Mistake, text: str) -> str:
+def _linked(confusion: Confusion, mistake: Mistake, text: str) -> Markup:
     true, predicted = (confusion.classes[k] for k in mistake[:2])
     return link(text, **{"from": predicted, "to": true, "is": "wrong"})
-
-
-def _images(count: int) -> str:
-    return _count(count, "image")
 
 
 def _count(count: int, what: str) -> str:

@@ -1,22 +1,21 @@
-"""The page: what can be said without a script as HTML, the rest as data for the script; in a folder or one file."""
+"""The page: texts and tables as HTML, pictures and charts as data for a script; written as a folder or one file."""
 
 from __future__ import annotations
 
-import html
 import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from partswap._version import __version__
 from partswap.apps.report.findings import findings, main_source
 from partswap.apps.report.links import listed
-from partswap.apps.report.metrics import metrics_section
-from partswap.apps.report.mistakes import mistakes_section
+from partswap.apps.report.metrics import metric_tables
+from partswap.apps.report.mistakes import mistake_tables
 from partswap.apps.report.model import ReportData
-from partswap.drawing.palette import EDIT_INK, EDITS, MISSED, MISSED_DARK, TARGET, TARGET_DARK
+from partswap.apps.templates import templates
+from partswap.drawing.palette import EDITS, css_variables
 from partswap.errors import SettingError
 from partswap.metrics.clarity import CRITERIA, RULE
 from partswap.utils.store import ensure_own_folder, write_bytes, write_text
@@ -108,10 +107,8 @@ def _static(name: str) -> str:
 
 
 def _style() -> str:
-    """Return the style sheet, with the colours that are the same on every surface."""
-    colors = {"target": (TARGET, TARGET_DARK), "missed": (MISSED, MISSED_DARK), "edit-ink": (EDIT_INK, EDIT_INK)}
-    variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in colors.items())
-    return f":root{{{variables}}}\n{_static('report.css')}"
+    """Return the style sheet, with the colors that are the same on every surface."""
+    return f"{css_variables()}\n{_static('report.css')}"
 
 
 def _script() -> str:
@@ -120,19 +117,20 @@ def _script() -> str:
 
 
 def _page(report: ReportData, style: str, scripts: str) -> str:
-    notices = "".join(f'<p class="notice" role="note">{html.escape(notice)}</p>' for notice in report.notices)
-    return Template(_static("report.html")).substitute(
-        title=html.escape(report.title),
-        note=html.escape(report.note),
-        notices=notices,
-        facts="".join(f"<li><b>{count:,}</b> {what}</li>" for count, what in facts(report)),
-        findings="".join(f"<li>{line}</li>" for line in findings(report)),
-        rule=html.escape(rule_note(report)),
-        mistakes=mistakes_section(report),
-        metrics=metrics_section(report),
-        version=html.escape(__version__),
-        style=style,
-        scripts=scripts,
+    return (
+        templates(Path(__file__).parent / "templates")
+        .get_template("report.html")
+        .render(
+            report=report,
+            facts=facts(report),
+            findings=findings(report),
+            rule=rule_note(report),
+            mistakes=mistake_tables(report),
+            metrics=metric_tables(report),
+            version=__version__,
+            style=style,
+            scripts=scripts,
+        )
     )
 
 
