@@ -265,7 +265,7 @@ def test_download(page, state, tmp_path: Path):
 
 def test_methods_side_by_side(page):
     press(page, "text=Methods side by side")
-    expect(page.locator(".methods article").first).to_be_visible()
+    expect(page.locator(".methods article").first).to_be_visible(timeout=SLOW)
     assert "compare=1" in page.url
     expect(page.locator("#compare-title")).to_be_in_viewport()
     assert findings(page) == []
