@@ -1,5 +1,7 @@
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -105,6 +107,26 @@ def test_a_list_is_not_a_counterfactual_and_a_missing_file_is_named(tmp_path):
 def test_edits_that_do_not_fit_the_grid_are_refused():
     with pytest.raises(SettingError, match="does not fit"):
         Counterfactual(0, 1, GridShape(2, 2), 1, (Edit(0, 4, 1),), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
+
+
+def test_an_edit_says_which_image_and_which_cell_of_it():
+    grid = GridShape(3, 4)
+    edit = Edit.of(5, 2 * 12 + 7, grid)
+    assert (edit.distractor_image, edit.image_cell) == (2, 7)
+    bare = Edit(5, 2 * 12 + 7, 2)
+    assert bare == edit
+    with pytest.raises(SettingError, match="of no counterfactual"):
+        assert bare.image_cell
+    cf = Counterfactual(0, 1, grid, 3, (bare,), Step(0.1, 0), (Step(0.9, 1, 0.0),), True)
+    assert cf.edits[0].image_cell == 7
+    assert set(cf.to_dict()["edits"][0]) == {"query_cell", "distractor_cell", "distractor_image"}
+    assert Counterfactual.from_dict(cf.to_dict()).edits[0].image_cell == 7
+
+
+def test_nobody_else_takes_a_distractor_cell_apart():
+    source = Path(__file__).parents[1] / "src/partswap"
+    apart = re.compile(r"(cell|donor|\bj)\b *(%|//) *\S*cells")
+    assert [str(file) for file in source.rglob("*.py") if apart.search(file.read_text())] == []
 
 
 def test_it_prints_what_was_swapped():

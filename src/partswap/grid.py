@@ -43,9 +43,13 @@ class GridShape(NamedTuple):
         row, col = self.row_col(cell)
         return f"row {row + 1}, column {col + 1}"
 
+    def split(self, distractor_cell: int) -> tuple[int, int]:
+        """Return the image, and the flat index within it, of a flat index over several distractors."""
+        return divmod(distractor_cell, self.cells)
+
     def locate(self, distractor_cell: int) -> tuple[int, int, int]:
         """Return ``(image, row, col)`` of a flat index over several distractors."""
-        image, cell = divmod(distractor_cell, self.cells)
+        image, cell = self.split(distractor_cell)
         return (image, *self.row_col(cell))
 
     def box(self, cell: int, size: tuple[int, int]) -> tuple[float, float, float, float]:

@@ -151,7 +151,7 @@ def test_moved_is_the_change_of_the_mean():
     mine, theirs = torch.randn(4, 2, 2, generator=generator), torch.randn(3, 4, 2, 2, generator=generator)
     edited = mine.clone()
     edited[:, 0, 1], edited[:, 1, 0] = theirs[2, :, 1, 1], theirs[0, :, 0, 0]
-    found = moved([Edit(1, 11, 2), Edit(2, 0, 0)], mine, theirs)
+    found = moved([Edit.of(1, 11, GridShape(2, 2)), Edit.of(2, 0, GridShape(2, 2))], mine, theirs)
     assert np.allclose(found, (edited.mean((1, 2)) - mine.mean((1, 2))).numpy(), atol=1e-6)
 
 

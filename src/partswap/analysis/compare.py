@@ -224,7 +224,7 @@ def _distance(first: Scores, second: Scores) -> float:
 def _other_edits(first: Explained, second: Explained) -> float:
     """Return how few swaps two explanations share, from 0 (all) to 1: there are images without any annotations."""
     mine, theirs = (
-        {(e.query_cell, task.distractors[e.distractor_image], e.distractor_cell % cf.grid.cells) for e in cf.edits}
+        {(e.query_cell, task.distractors[e.distractor_image], e.image_cell) for e in cf.edits}
         for task, cf in (first, second)
     )
     return 1 - len(mine & theirs) / len(mine | theirs) if mine | theirs else 0.0

@@ -118,7 +118,7 @@ def _parts(bench: RunContext, task: Task, cf: Counterfactual) -> list[str | None
     mine = bench.facts.parts(task.query)
     names: list[str | None] = []
     for edit in cf.edits:
-        theirs = bench.facts.parts(task.distractors[edit.distractor_image])[edit.distractor_cell % cf.grid.cells]
+        theirs = bench.facts.parts(task.distractors[edit.distractor_image])[edit.image_cell]
         held = mine[edit.query_cell]
         names.append(", ".join(sorted(held & theirs or held)[:2]) or None)
     return names

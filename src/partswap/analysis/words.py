@@ -70,7 +70,7 @@ class WordsEvaluation(RunWords):
         grids, told = self.seen(task, cf)
         words = speaker.words(cf, grids[0], grids[1:], told)
         before = grids[0].double().mean((1, 2)).numpy()
-        union = frozenset(p for edit in cf.edits for side in shown_by(edit, told, cf.grid.cells) for p in side)
+        union = frozenset(p for edit in cf.edits for side in shown_by(edit, told) for p in side)
         after = before + moved(cf.edits, grids[0], grids[1:])
         columns, changes = speaker.paper_changes(cf.query_class, cf.target, before, after, union)
         differs = self.has[cf.query_class] != self.has[cf.target]
@@ -108,8 +108,7 @@ class WordsEvaluation(RunWords):
             for e in cf.edits
         ]
         return first is not None and any(
-            first.part in mine[e.query_cell] and first.part in theirs[e.distractor_cell % cf.grid.cells]
-            for mine, theirs, e in pairs
+            first.part in mine[e.query_cell] and first.part in theirs[e.image_cell] for mine, theirs, e in pairs
         )
 
 

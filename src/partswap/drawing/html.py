@@ -171,8 +171,7 @@ Marks = Sequence[tuple[int, int]]
 
 def cells_taken(cf: Counterfactual, image: int) -> Marks:
     """Return the edits that take a cell of a distractor, each with that cell."""
-    cells = cf.grid.cells
-    return [(n, e.distractor_cell % cells) for n, e in enumerate(cf.edits) if e.distractor_image == image]
+    return [(n, e.image_cell) for n, e in enumerate(cf.edits) if e.distractor_image == image]
 
 
 def panels_of(cf: Counterfactual) -> Iterator[tuple[str, str, Image.Image | None, Marks]]:
@@ -251,7 +250,7 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
 def _places_html(cf: Counterfactual, number: int) -> str:
     """Return which cell becomes which."""
     edit = cf.edits[number]
-    places = [cf.grid.place(cell) for cell in (edit.query_cell, edit.distractor_cell % cf.grid.cells)]
+    places = [cf.grid.place(cell) for cell in (edit.query_cell, edit.image_cell)]
     return f"{places[0]} → {places[1]} of distractor {cf.distractor_number(edit.distractor_image)}"
 
 

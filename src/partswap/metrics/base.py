@@ -38,7 +38,7 @@ class Evidence:
         found = []
         for edit in cf.edits:
             mine, theirs = self.query, self.distractors[edit.distractor_image]
-            cells = edit.query_cell, edit.distractor_cell % cf.grid.cells
+            cells = edit.query_cell, edit.image_cell
             found.append(
                 Swap(
                     _of_cells(mine.keypoints, theirs.keypoints, cells),

@@ -104,7 +104,7 @@ def composite(
     query: Image.Image, distractors: Sequence[Image.Image], pairs: Sequence[Pair], grid: GridShape, how: Paste = USUAL
 ) -> Image.Image:
     """Return `paste_cells` of images; only distractors that a region is taken from are looked at."""
-    used = {donor // grid.cells for _, donor in pairs}
+    used = {grid.split(donor)[0] for _, donor in pairs}
     blank = np.zeros((query.height, query.width, 3), np.uint8)
     others = [pixels_of(image) if k in used else blank for k, image in enumerate(distractors)]
     return Image.fromarray(paste_cells(pixels_of(query), others, pairs, grid, how))

@@ -58,6 +58,19 @@ class Edit:
     distractor_image: int  #: which distractor the cell is from
     query_box: PixelBox | None = field(default=None, compare=False, repr=False)  #: of the cell, in the query
     distractor_box: PixelBox | None = field(default=None, compare=False, repr=False)  #: likewise, in the distractor
+    cells: int | None = field(default=None, compare=False, repr=False)  #: of one image
+
+    @classmethod
+    def of(cls, query_cell: int, distractor_cell: int, grid: GridShape) -> Edit:
+        """Return the edit of two flat indices."""
+        return cls(query_cell, distractor_cell, grid.split(distractor_cell)[0], cells=grid.cells)
+
+    @property
+    def image_cell(self) -> int:
+        """Flat index of the distractor's cell within its own image, ``row * w + col``."""
+        if self.cells is None:
+            raise SettingError("this edit is of no counterfactual.", "Ask those of Counterfactual.edits.")
+        return self.distractor_cell - self.distractor_image * self.cells
 
 
 @dataclass(frozen=True)
@@ -179,7 +192,7 @@ class Counterfactual:
         for edit in self.edits:
             ok = 0 <= edit.query_cell < self.grid.cells
             ok &= 0 <= edit.distractor_cell < self.grid.cells * self.distractors
-            ok &= edit.distractor_image == edit.distractor_cell // self.grid.cells
+            ok &= edit.distractor_image == self.grid.split(edit.distractor_cell)[0]
             if not ok:
                 raise SettingError(
                     f"{edit} does not fit a {self.grid} grid with {self.distractors} distractors.",
@@ -246,9 +259,8 @@ class Counterfactual:
         lines = [f"Counterfactual: {head} {outcome} (target probability {decimal(start)} -> {decimal(end)})"]
         said = self.before.predicted
         for number, (edit, step) in enumerate(zip(self.edits[:SHOWN], self.trace, strict=False), 1):
-            image, cell = divmod(edit.distractor_cell, self.grid.cells)
-            mine, theirs = self.grid.place(edit.query_cell), self.grid.place(cell)
-            swap = f"query ({mine}) -> {self.distractor_name(image)} ({theirs})"
+            mine, theirs = self.grid.place(edit.query_cell), self.grid.place(edit.image_cell)
+            swap = f"query ({mine}) -> {self.distractor_name(edit.distractor_image)} ({theirs})"
             now = "" if step.predicted == said else f"   the model now says {self.class_name(step.predicted)}"
             lines.append(f"  {number}. {swap}   p = {decimal(step.probability)}{now}")
             said = step.predicted
@@ -331,10 +343,11 @@ class Counterfactual:
     def _located(self, edit: Edit, frames: Sequence[Frame | None]) -> Edit:
         """Return an edit with its boxes, where the frames (the query's first) say them."""
         query, donor = frames[0], frames[1 + edit.distractor_image]
+        edit = replace(edit, cells=self.grid.cells)
         return replace(
             edit,
             query_box=None if query is None else query.cell_box(self.grid, edit.query_cell),
-            distractor_box=None if donor is None else donor.cell_box(self.grid, edit.distractor_cell % self.grid.cells),
+            distractor_box=None if donor is None else donor.cell_box(self.grid, edit.image_cell),
         )
 
     def _frame(self, image: int) -> Frame | None:
@@ -432,7 +445,7 @@ class Counterfactual:
         data = asdict(replace(self, pictures=None))
         del data["pictures"]
         for edit in data["edits"]:
-            del edit["query_box"], edit["distractor_box"]  # follow from the source
+            del edit["cells"], edit["query_box"], edit["distractor_box"]  # follow from the grid and the source
         return {"schema": SCHEMA, "version": SCHEMA_VERSION, **data}
 
     @classmethod

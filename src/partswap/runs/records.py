@@ -80,7 +80,7 @@ def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactua
             **({} if (c := cf.pixel) is None else dict(zip(_PIXEL, (c.before, c.after, c.predicted), strict=True))),
         }  # fmt: skip
         for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
-            own = (edit.query_cell, donors[edit.distractor_image], edit.distractor_cell % cf.grid.cells)
+            own = (edit.query_cell, donors[edit.distractor_image], edit.image_cell)
             values = (*own, after.probability, after.predicted, after.objective, after.own)
             rows.append({**common, "step": step, **dict(zip(_EDIT, values, strict=True))})
         if not cf.edits:

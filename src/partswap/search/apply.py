@@ -14,6 +14,7 @@ from partswap.evaluators import HeadPlan
 from partswap.results.counterfactual import Counterfactual, Step
 from partswap.search.methods.base import Method
 from partswap.search.problem import Problem
+from partswap.search.settings import SearchSettings
 from partswap.utils.cancel import CancelToken
 
 
@@ -23,7 +24,7 @@ def apply_edits(
     edits: Sequence[tuple[int, int]],
     *,
     method: str = "own swaps",
-    memory_mb: float = 1024,
+    memory_mb: float = SearchSettings.memory_mb,
     cancel: CancelToken | None = None,
 ) -> Counterfactual:
     """Return the counterfactual of edits ``(query cell, distractor cell)``, made in this order.

@@ -195,7 +195,7 @@ class Problem:
             target=target,
             grid=self.shape,
             distractors=len(self.distractors),
-            edits=tuple(Edit(i, j, j // self.shape.cells) for i, j in edits),
+            edits=tuple(Edit.of(i, j, self.shape) for i, j in edits),
             before=before,
             trace=trace,
             flipped=bool(trace) and trace[-1].predicted == target,

@@ -149,7 +149,7 @@ class WordsWriter:
 
     def words(self, cf: Counterfactual, query: Tensor, donors: Tensor, parts: CellParts) -> Words:
         """Return the words of a counterfactual, from grids ``(d, h, w)`` and ``(n, d, h, w)``."""
-        shown = [shown_by(edit, parts, cf.grid.cells) for edit in cf.edits]
+        shown = [shown_by(edit, parts) for edit in cf.edits]
         common = shared_parts(shown, annotated=parts.annotated)
         every = [tuple(dict.fromkeys(part for pair in shown for part in pair[side])) for side in (0, 1)]
         empty = Words("", None, every[0], every[1], (), (), 0.0, 1.0, self.model.agreement)
@@ -263,9 +263,9 @@ def annotated_parts(query: Sequence[Iterable[str]], distractors: Sequence[Sequen
     return CellParts(found[0], found[1:], annotated=True)
 
 
-def shown_by(edit: Edit, parts: CellParts, cells: int) -> tuple[Shown, Shown]:
+def shown_by(edit: Edit, parts: CellParts) -> tuple[Shown, Shown]:
     """Return what the two cells of an edit show."""
-    return parts.query[edit.query_cell], parts.distractors[edit.distractor_image][edit.distractor_cell % cells]
+    return parts.query[edit.query_cell], parts.distractors[edit.distractor_image][edit.image_cell]
 
 
 def shared_parts(shown: Sequence[tuple[Shown, Shown]], *, annotated: bool = False) -> tuple[str, ...]:
@@ -287,5 +287,5 @@ def moved(edits: Sequence[Edit], query: Tensor, donors: Tensor) -> NDArray[np.fl
     cells = mine.shape[1]
     delta = torch.zeros(len(mine), dtype=torch.float64)
     for edit in edits:
-        delta += theirs[edit.distractor_image, :, edit.distractor_cell % cells] - mine[:, edit.query_cell]
+        delta += theirs[edit.distractor_image, :, edit.image_cell] - mine[:, edit.query_cell]
     return np.asarray((delta / cells).numpy(), np.float64)

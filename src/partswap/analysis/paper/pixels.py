@@ -56,7 +56,7 @@ def _checked(lab: TableContext, title: str, explained: Explained) -> list[PixelC
 def _control(cf: Counterfactual, seed: int, *, cells: bool) -> Counterfactual:
     """Return a counterfactual with random swaps in place of its own; its trace is not of these."""
     drawn = random_pairs(cf, seed, cells=cells)
-    return replace(cf, edits=tuple(Edit(i, j, j // cf.grid.cells) for i, j in drawn), pixel=None)
+    return replace(cf, edits=tuple(Edit.of(i, j, cf.grid) for i, j in drawn), pixel=None)
 
 
 def _cells(checks: Sequence[PixelCheck], edits: Sequence[int]) -> list[Cell]:

@@ -82,7 +82,7 @@ def result_html(service: ExplorerService, view: View, cf: Counterfactual, versio
     swaps = _swaps(service, view, cf)
     used: dict[int, list[CellBox]] = {}
     for number, edit in enumerate(cf.edits, 1):
-        used.setdefault(edit.distractor_image, []).append(box_of(grid, edit.distractor_cell % grid.cells, number))
+        used.setdefault(edit.distractor_image, []).append(box_of(grid, edit.image_cell, number))
     by_cell = {swap["query"].cell: swap for swap in swaps}
     cells = [(box_of(grid, cell), cell_label(grid, cell, by_cell.get(cell))) for cell in range(grid.cells)]
     by_hand = view.with_(swaps=tuple((e.query_cell, e.distractor_cell) for e in cf.edits))
@@ -125,7 +125,7 @@ def _swaps(service: ExplorerService, view: View, cf: Counterfactual) -> list[dic
     steps = [cf.before, *cf.trace]
     for number, edit in enumerate(cf.edits, 1):
         before, after = steps[number - 1 : number + 1]
-        cell = edit.distractor_cell % grid.cells
+        cell = edit.image_cell
         swaps.append(
             {
                 "number": number,
@@ -191,15 +191,15 @@ def cell_html(service: ExplorerService, view: View, candidates: CellCandidates, 
     others = tuple(swap for swap in view.swaps or () if swap[0] != candidates.cell)
 
     def values_of(candidate: CandidateCell) -> dict[str, Any]:
-        image = candidate.cell // grid.cells
+        image, cell = grid.split(candidate.cell)
         return {
-            "box": box_of(grid, candidate.cell % grid.cells),
+            "box": box_of(grid, cell),
             "key": str(distractors[image]),
             "probability": candidate.probability,
             "flips": candidate.flips,
             "better": candidate.probability > candidates.before,
             "go": view.with_(swaps=(*others, (candidates.cell, candidate.cell))).query(),
-            "place": f"example {image + 1} of {target}, {grid.place(candidate.cell % grid.cells)}",
+            "place": f"example {image + 1} of {target}, {grid.place(cell)}",
         }
 
     return page(
@@ -231,7 +231,7 @@ def compare_html(
         pairs = [
             (
                 box_of(cf.grid, e.query_cell, k),
-                box_of(cf.grid, e.distractor_cell % cf.grid.cells, k),
+                box_of(cf.grid, e.image_cell, k),
                 str(distractors[e.distractor_image]),
             )
             for k, e in enumerate(cf.edits, 1)

@@ -121,10 +121,7 @@ class ReportData:
             "to": target,
             "flipped": cf.flipped,
             "image": shown.query,
-            "edits": [
-                [e.query_cell, shown.distractors[e.distractor_image], e.distractor_cell % cf.grid.cells]
-                for e in cf.edits
-            ],
+            "edits": [[e.query_cell, shown.distractors[e.distractor_image], e.image_cell] for e in cf.edits],
             "p": [round(step.probability, DIGITS) for step in steps],
             "said": [self.classes.number(cf.class_name(step.predicted)) for step in steps],
         }

@@ -194,7 +194,7 @@ def _collect(
             if method in pair.cells:
                 continue  # two runs drew the same distractor
             edit = cf.edits[0]
-            pair.cells[method] = edit.query_cell, edit.distractor_cell % cf.grid.cells
+            pair.cells[method] = edit.query_cell, edit.image_cell
             if facts is not None:
                 pair.same[method] = same_kp.first(cf, facts.evidence(task, cf.query_class))
     found: dict[tuple[int, int], list[ImagePair]] = {}

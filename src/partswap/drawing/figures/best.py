@@ -33,7 +33,7 @@ def best(cf: Counterfactual, *, width: Width = None) -> Figure:
     large = (page.inner - arrow - 0.5 * page.gap) / 2.5
     zoom = (large - page.gap) / 2
     page.heading(cf, _caption(cf), whole=len(cf) == 1)  # what is known of all edits is not true of one
-    cell = edit.distractor_cell % cf.grid.cells
+    cell = edit.image_cell
     donor = pictures.distractors[edit.distractor_image]
     name = cf.class_name(cf.distractor_class(edit.distractor_image))
     label = distractor_label(cf, edit.distractor_image)

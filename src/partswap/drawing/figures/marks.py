@@ -158,7 +158,7 @@ def swap_card(
     pictures, edit = cf.drawn(), cf.edits[number]
     between = 0.2 if page.in_print else 0.3
     side = (width - between) / 2
-    cell = edit.distractor_cell % cf.grid.cells
+    cell = edit.image_cell
     axis = zoom_axes(page, x, y, side, cf, pictures.query, (number, edit.query_cell))
     zoom_axes(page, x + width - side, y, side, cf, pictures.distractors[edit.distractor_image], (number, cell))
     arrow = 10 if page.in_print else 14

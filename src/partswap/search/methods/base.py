@@ -37,7 +37,7 @@ class Method(ABC):
     flips: ClassVar[bool] = True
 
     #: Memory the evaluation of candidates may use.
-    memory_mb: float = 1024
+    memory_mb: float = SearchSettings.memory_mb
 
     def takes(self, setting: str) -> bool:
         """Tell whether a setting can be changed."""
