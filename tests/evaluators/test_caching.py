@@ -63,7 +63,7 @@ def test_nothing_is_computed_twice(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fewer_distractors_share_what_is_known(kind):
+def test_fewer_distractors_share_what_is_entries(kind):
     plan, problem = posed(kind)
     whole = replace(problem, cache=SearchCache())
     method = METHODS.get("partswap")(screen=12, max_edits=3)
@@ -80,20 +80,20 @@ def test_fewer_distractors_share_what_is_known(kind):
         mine, plain = method.solve(plan, few), method.solve(plan, fresh)
         assert (mine.edits, mine.distractors) == (plain.edits, count)
         assert [s.probability for s in mine.trace] == pytest.approx([s.probability for s in plain.trace], abs=1e-5)
-        assert few.evaluator(plan, method.memory_mb)._known is whole.evaluator(plan, method.memory_mb)._known
+        assert few.evaluator(plan, method.memory_mb)._entries is whole.evaluator(plan, method.memory_mb)._entries
         # And what the few find out does not confuse the many.
         assert method.solve(plan, whole).edits == method.solve(plan, problem).edits
 
 
 def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
-    monkeypatch.setattr(caching, "KEPT_BYTES", 0)
-    monkeypatch.setattr(caching, "KEPT_LEAST", 2)
+    monkeypatch.setattr(caching, "CACHE_BYTES", 0)
+    monkeypatch.setattr(caching, "CACHE_LEAST", 2)
     plan, problem = posed("convolutional")
     kept = replace(problem, cache=SearchCache())
     for lam in (0.4, 0.1, 1.0):
         method = METHODS.get("partswap")(lam=lam, screen=12, max_edits=3)
         assert method.solve(plan, kept).edits == method.solve(plan, problem).edits
-        assert len(kept.evaluator(plan, 1024)._known) <= 2
+        assert len(kept.evaluator(plan, 1024)._entries) <= 2
 
 
 def test_similarity_is_cached_per_temperature_and_bounded():

@@ -11,9 +11,9 @@ from torch import nn
 
 from partswap.errors import SettingError
 from partswap.evaluators import HeadPlan
-from partswap.results.counterfactual import Counterfactual, Step
+from partswap.results.counterfactual import Counterfactual
 from partswap.search.methods.base import Method
-from partswap.search.problem import Problem
+from partswap.search.problem import Problem, step_of
 from partswap.search.settings import SearchSettings
 from partswap.utils.cancel import CancelToken
 
@@ -27,15 +27,16 @@ def apply_edits(
     memory_mb: float = SearchSettings.memory_mb,
     cancel: CancelToken | None = None,
 ) -> Counterfactual:
-    """Return the counterfactual of edits ``(query cell, distractor cell)``, made in this order.
+    """Return the counterfactual of edits ``(query cell, distractor cell)``, in this order.
 
     A query cell that was swapped can be swapped again only by leaving the first swap out.
     """
-    cells, donors = problem.pairs
+    query_cells, distractor_cells = problem.pairs
     for i, j in edits:
-        if not (0 <= i < cells and 0 <= j < donors):
+        if not (0 <= i < query_cells and 0 <= j < distractor_cells):
             raise SettingError(
-                f"there is no swap of cell {i} for cell {j}.", f"Use cells below {cells} and {donors}, as flat indices."
+                f"there is no swap of cell {i} for cell {j}.",
+                f"Use cells below {query_cells} and {distractor_cells}, as flat indices.",
             )
     if len({i for i, _ in edits}) < len(edits):
         raise SettingError("a cell of the query is swapped twice.", "Leave one of the swaps out.")
@@ -44,13 +45,11 @@ def apply_edits(
         prepared, steps = evaluator.start, []
         for number, (i, j) in enumerate(edits):
             evaluator.cancel.check(number)
-            at = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
-            prepared = evaluator.advance(prepared, *at)
-            logits = prepared.logits[0]
-            said = evaluator.probabilities(logits)
-            steps.append(Step(float(said[target]), int(logits.argmax()), own=float(said[before.predicted])))
-    found = {"evaluator": evaluator.name}
-    return problem.to_counterfactual(target, before, edits, tuple(steps), found, method=method, evaluations=len(edits))
+            swap = [torch.tensor([k], device=problem.query.device) for k in (0, i, j)]
+            prepared = evaluator.advance(prepared, *swap)
+            steps.append(step_of(evaluator, prepared.logits[0], target, before.predicted))
+    source = {"evaluator": evaluator.name}
+    return problem.to_counterfactual(target, before, edits, tuple(steps), source, method=method, evaluations=len(edits))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from partswap.evaluators import Prepared, SwapEvaluator
 from partswap.evaluators.base import margin
-from partswap.results.counterfactual import Step
 from partswap.search.candidates import Candidates
+from partswap.search.problem import step_of
 from partswap.search.proposals import Pair, Path, Proposals, Proposer
 from partswap.search.settings import SearchSettings
 
@@ -159,10 +159,7 @@ class BeamSearch:
     def _extend(self, path: Path, edit: Pair, logits: Tensor, objective: float) -> Path:
         """Return a path with one more edit, after which the head returns `logits` ``(classes,)``."""
         similarity = 0.0 if self.similarity is None else float(self.similarity[edit])
-        probabilities = self.evaluator.probabilities(logits)
-        step = Step(
-            float(probabilities[self.target]), int(logits.argmax()), objective, float(probabilities[self.query_class])
-        )
+        step = step_of(self.evaluator, logits, self.target, self.query_class, objective)
         return Path((*path.edits, edit), path.similarity + similarity, (*path.steps, step))
 
     def _ordered(self, path: Path, *, whole: bool = False) -> Path:

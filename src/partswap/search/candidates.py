@@ -16,16 +16,16 @@ def same_label(query_labels: Tensor, distractor_labels: Tensor) -> Tensor:
 
 def shared_part(query_parts: Sequence[frozenset[str]], distractor_parts: Sequence[frozenset[str]]) -> Tensor:
     """Return a mask ``(h*w, n*h*w)`` of pairs whose cells hold a common part; a cell without any matches nothing."""
-    known = {part: k for k, part in enumerate(sorted(frozenset().union(*query_parts, *distractor_parts)))}
+    number_of = {part: k for k, part in enumerate(sorted(frozenset().union(*query_parts, *distractor_parts)))}
 
-    def held(cells: Sequence[frozenset[str]]) -> Tensor:
-        table = torch.zeros(len(cells), max(1, len(known)), dtype=torch.float32)
+    def table_of(cells: Sequence[frozenset[str]]) -> Tensor:
+        table = torch.zeros(len(cells), max(1, len(number_of)), dtype=torch.float32)
         for cell, parts in enumerate(cells):
             for part in parts:
-                table[cell, known[part]] = 1
+                table[cell, number_of[part]] = 1
         return table
 
-    return held(query_parts) @ held(distractor_parts).T > 0
+    return table_of(query_parts) @ table_of(distractor_parts).T > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,9 @@ class Candidates:
             free[i, :] = False
             free[:, j] = False
         if self.allowed is not None:
-            kept = free & self.allowed
-            free = kept if not self.relax or bool(kept.any()) else free
+            permitted = free & self.allowed
+            free = permitted if not self.relax or bool(permitted.any()) else free
         if self.filtered is None:
             return free
-        kept = free & self.filtered
-        return kept if bool(kept.any()) else free
+        passed = free & self.filtered
+        return passed if bool(passed.any()) else free

@@ -84,8 +84,8 @@ def find_counterfactual(
     >>> import torch
     >>> head = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 3))
     >>> grids = torch.randn(5, 8, 7, 7, generator=torch.Generator().manual_seed(0))
-    >>> said = int(head(grids[:1]).argmax())
-    >>> cf = find_counterfactual(head, grids[0], grids[1:], target=(said + 1) % 3)
+    >>> predicted = int(head(grids[:1]).argmax())
+    >>> cf = find_counterfactual(head, grids[0], grids[1:], target=(predicted + 1) % 3)
     >>> bool(cf.verify(head, grids[0], grids[1:]))
     True
     """
@@ -117,18 +117,18 @@ def search(
         evaluator, target, before = problem.setup(head, settings.memory_mb, cancel)
         loop = BeamSearch(evaluator, target, similarity, settings, problem.judge)
         best = loop.run(Candidates(problem.pairs, filtered, allowed, problem.query.device, relax), limit)
-    found: dict[str, Any] = {"evaluator": evaluator.name}
+    source: dict[str, Any] = {"evaluator": evaluator.name}
     if loop.gave_up:
         text = "no distractor makes the model say the target, even in place of all cells, and each edit adds too little"
-        found |= {"gave_up": Note("unreachable", text), "advice": ADVICE[evaluator.context is not None]}
+        source |= {"gave_up": Note("unreachable", text), "advice": ADVICE[evaluator.context is not None]}
     if allowed is not None and relax:
-        found["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
+        source["outside"] = sum(not bool(allowed[i, j]) for i, j in best.edits)
     return problem.to_counterfactual(
         target,
         before,
         best.edits,
         best.steps,
-        found,
+        source,
         method=method,
         settings={
             **settings.record(),
@@ -206,6 +206,6 @@ def find_counterfactuals(
         if len(column) != count:
             raise ShapeError(f"{len(column)} {name} for {count} queries.", "Give one per query, or one for all.")
     return [
-        find_counterfactual(plan, query, donors, target, query_aux=mine, distractor_aux=theirs, **settings)
-        for query, donors, target, mine, theirs in zip(queries, *columns.values(), strict=True)
+        find_counterfactual(plan, query, grids, target, **settings | {"query_aux": aux, "distractor_aux": other_aux})
+        for query, grids, target, aux, other_aux in zip(queries, *columns.values(), strict=True)
     ]

@@ -14,18 +14,18 @@ from partswap.search.methods.scout import Scout
 from partswap.search.problem import Problem
 
 
-def heat_maps(head: HeadPlan, problem: Problem, donor: int) -> dict[str, HeatMap]:
-    """Return maps by name: the best first-order gain of each query cell, and SCOUT's of query and donor."""
+def heat_maps(head: HeadPlan, problem: Problem, distractor: int) -> dict[str, HeatMap]:
+    """Return maps by name: the best first-order gain of each query cell, and SCOUT's of query and distractor."""
     settings = Scout()
     with torch.inference_mode(False), torch.no_grad():
         evaluator, target, _ = problem.setup(head, settings.memory_mb)
         gain = next(iter(evaluator.gains(evaluator.start, target, margins=False))).score.amax(1).view(*problem.shape)
     query = FeatureGrids(problem.query[None], problem.context)
-    mine, theirs = settings.maps(head, query, problem.distractors[donor], target)
+    query_map, distractor_map = settings.maps(head, query, problem.distractors[distractor], target)
     return {
         "best gain of swapping a cell": HeatMap(gain.cpu().numpy()),
-        "SCOUT, query": HeatMap(mine.cpu().numpy()),
-        "SCOUT, distractor": HeatMap(theirs.cpu().numpy(), "distractor"),
+        "SCOUT, query": HeatMap(query_map.cpu().numpy()),
+        "SCOUT, distractor": HeatMap(distractor_map.cpu().numpy(), "distractor"),
     }
 
 

@@ -57,13 +57,15 @@ class Problem:
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
     about: Provenance = field(default_factory=Provenance)  #: what the result should tell of the images and the model
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
-    #: tells which sets of edits hold, in pixels; a search over sets prefers those (see `beam`)
+    #: returns which sets of edits are accepted, as by the pixel check; a search over sets prefers those (see `beam`)
     judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
     #: what searches of this problem share; None: each computes everything itself
     cache: SearchCache | None = None
 
     @classmethod
-    def of(cls, query: Tensor | FeatureGrids, distractors: Tensor | FeatureGrids, target: int, **known: Any) -> Problem:
+    def of(
+        cls, query: Tensor | FeatureGrids, distractors: Tensor | FeatureGrids, target: int, **optional: Any
+    ) -> Problem:
         """Return the problem after checking that query and distractors fit each other, both in float32."""
         context = None
         if isinstance(query, FeatureGrids):
@@ -87,7 +89,7 @@ class Problem:
         # Tensors of a caller's inference mode take part in no backward pass, and screening needs one.
         with torch.inference_mode(False):
             query, distractors = (grid.clone() if grid.is_inference() else grid for grid in (query, distractors))
-        return cls(query, distractors, target, context=context, **known)
+        return cls(query, distractors, target, context=context, **optional)
 
     @property
     def shape(self) -> GridShape:
@@ -106,17 +108,18 @@ class Problem:
             raise ShapeError("only one of query_aux and distractor_aux is given.", "Give both or neither.")
         if self.query_aux is None or self.distractor_aux is None:
             return None
-        mine = check_grid(self.query_aux, "query_aux", ndim=3)
-        theirs = check_grid(self.distractor_aux, "distractor_aux", ndim=4)
-        if len(theirs) != len(self.distractors) or theirs.shape[1] != mine.shape[0]:
+        query_aux = check_grid(self.query_aux, "query_aux", ndim=3)
+        distractor_aux = check_grid(self.distractor_aux, "distractor_aux", ndim=4)
+        if len(distractor_aux) != len(self.distractors) or distractor_aux.shape[1] != query_aux.shape[0]:
             raise ShapeError(
-                f"distractor_aux has shape {tuple(theirs.shape)} for {len(self.distractors)} distractors and a "
-                f"query_aux of shape {tuple(mine.shape)}.",
+                f"distractor_aux has shape {tuple(distractor_aux.shape)} for {len(self.distractors)} distractors and a "
+                f"query_aux of shape {tuple(query_aux.shape)}.",
                 "Compute both with the same auxiliary, one grid per distractor.",
             )
         device = self.query.device
-        found = resize_grid(mine[None].to(device), self.shape)[0], resize_grid(theirs.to(device), self.shape)
-        return centered(*found, self.aux_widths) if self.aux_widths else found
+        query_aux = resize_grid(query_aux[None].to(device), self.shape)[0]
+        distractor_aux = resize_grid(distractor_aux.to(device), self.shape)
+        return centered(query_aux, distractor_aux, self.aux_widths) if self.aux_widths else (query_aux, distractor_aux)
 
     def setup(
         self, head: nn.Module | HeadPlan, memory_mb: float, cancel: CancelToken | None = None
@@ -130,7 +133,13 @@ class Problem:
         evaluator.cancel = CancelToken() if cancel is None else cancel
         logits = evaluator.start.logits
         target = class_index(self.target, logits.shape[1])
-        return evaluator, target, first_step(logits[0], target, evaluator.probabilities(logits[0]))
+        predicted = int(logits[0].argmax())
+        if predicted == target:
+            raise ClassIndexError(
+                f"the model already predicts class {target} for the query.",
+                "Choose another target, or another query: there is nothing to change.",
+            )
+        return evaluator, target, step_of(evaluator, logits[0], target, predicted)
 
     def _check_pairs(self, memory_mb: float) -> None:
         """Raise an error if one number per pair of cells does not fit into memory: a search holds several of these."""
@@ -186,10 +195,10 @@ class Problem:
         before: Step,
         edits: Sequence[tuple[int, int]],
         trace: tuple[Step, ...],
-        found: Mapping[str, Any],
+        source: Mapping[str, Any],
         **search: Any,
     ) -> Counterfactual:
-        """Return the counterfactual of edits ``(query cell, distractor cell)``; `found` goes into its source."""
+        """Return the counterfactual of edits ``(query cell, distractor cell)``; `source` goes into its source."""
         return Counterfactual(
             query_class=before.predicted,
             target=target,
@@ -199,7 +208,7 @@ class Problem:
             before=before,
             trace=trace,
             flipped=bool(trace) and trace[-1].predicted == target,
-            source=self.about.source((before, *trace), target, **found),
+            source=self.about.source((before, *trace), target, **source),
             pictures=self.about.pictures,
             **search,
         )
@@ -210,21 +219,18 @@ def _similarity(cosine: Tensor, query_aux: Tensor, distractor_aux: Tensor, tau: 
     return Similarity(log, tau)
 
 
-def first_step(logits: Tensor, target: int, probabilities: Tensor) -> Step:
-    """Return what the model says of the unedited query; the target already being said is an error."""
-    predicted = int(logits.argmax())
-    if predicted == target:
-        raise ClassIndexError(
-            f"the model already predicts class {target} for the query.",
-            "Choose another target, or another query: there is nothing to change.",
-        )
-    return Step(float(probabilities[target]), predicted, own=float(probabilities[predicted]))
+def step_of(
+    evaluator: SwapEvaluator, logits: Tensor, target: int, query_class: int, objective: float | None = None
+) -> Step:
+    """Return the step at which the head returns `logits` ``(classes,)``."""
+    probabilities = evaluator.probabilities(logits)
+    return Step(float(probabilities[target]), int(logits.argmax()), objective, float(probabilities[query_class]))
 
 
-def parts_of(distractor_parts: Sequence[CellParts] | None, kept: Sequence[int]) -> CellParts | None:
-    """Return the parts of the cells of the distractors that were kept, in one row."""
+def parts_of(distractor_parts: Sequence[CellParts] | None, indices: Sequence[int]) -> CellParts | None:
+    """Return the parts of the cells of these distractors, in one row."""
     if distractor_parts is None:
         return None
-    if kept and max(kept) >= len(distractor_parts):
+    if indices and max(indices) >= len(distractor_parts):
         raise ShapeError(f"parts of {len(distractor_parts)} distractors.", "Give those of all distractors.")
-    return [cell for k in kept for cell in distractor_parts[k]]
+    return [cell for k in indices for cell in distractor_parts[k]]

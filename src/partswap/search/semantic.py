@@ -37,8 +37,8 @@ def centered(query_aux: Tensor, distractor_aux: Tensor, widths: Sequence[int]) -
     grids = torch.cat([query_aux[None], distractor_aux])
     cells = to_cells(grids)
     rows = blended(cells, widths, cells.mean(0))
-    made = rows.view(len(grids), *grids.shape[2:], -1).permute(0, 3, 1, 2)
-    return made[0], made[1:]
+    stacked = rows.view(len(grids), *grids.shape[2:], -1).permute(0, 3, 1, 2)
+    return stacked[0], stacked[1:]
 
 
 def resolve_tau(settings: SearchSettings, auxiliary_tau: float | None) -> Temperature:
@@ -88,6 +88,6 @@ def recurring_similarity(query_aux: Tensor, distractor_aux: Tensor, tau: float) 
     pairs = counterparts((query @ others.T).view(len(query), count, -1), tau)
     best = pairs.amax(0)  # (n, h*w), of a distractor's cells in the query
     for number, image in enumerate(others.view(count, -1, others.shape[1])):  # one at a time: all at once are n * n
-        found = counterparts((image @ others.T).view(len(image), count, -1), tau).amax(2)
-        best[number] += found.sum(1) - found[:, number]
+        best_in = counterparts((image @ others.T).view(len(image), count, -1), tau).amax(2)
+        best[number] += best_in.sum(1) - best_in[:, number]
     return (pairs + pairs.amax(2).mean(1)[:, None, None] + best / count).flatten(1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Objective = Literal["set", "paper"]
 #: Of the semantic term; "auto" suits the auxiliary.
 Temperature = float | Literal["auto"]
-#: What makes two cells alike (see `semantic`).
+#: How similar two cells are (see `semantic`).
 Matching = Literal["auto", "recurring", "softmax"]
 #: How many candidates are evaluated exactly per list of edits; None is all of them.
 Screen = int | Literal["auto"] | None
@@ -63,14 +63,16 @@ class SearchSettings:
     memory_mb: float = 1024
 
     def __post_init__(self) -> None:
-        given = ["keep"] if self.keep is not None else []
-        for name in ("lam", "memory_mb", *(["tau"] if self.tau != "auto" else []), *given):
+        numbers = ["lam", "memory_mb"]
+        numbers += [] if self.tau == "auto" else ["tau"]
+        numbers += [] if self.keep is None else ["keep"]
+        for name in numbers:
             value = getattr(self, name)
             try:
                 object.__setattr__(self, name, float(value))
             except (TypeError, ValueError) as error:
                 raise SettingError(f"{name} is {value!r}.", "Give a number.") from error
-        rules = {
+        checks = {
             "lam": (self.lam >= 0 and isfinite(self.lam), "Use 0 (no semantic term) or more."),
             "tau": (
                 self.tau == "auto" or (self.tau > 0 and isfinite(self.tau)),
@@ -88,8 +90,8 @@ class SearchSettings:
             "patience": (self.patience is None or _is_count(self.patience), "Use 1 or more, or None."),
             "memory_mb": (self.memory_mb > 0 and isfinite(self.memory_mb), "Use a number of megabytes above 0."),
         }
-        for name, (fine, fix) in rules.items():
-            if not fine:
+        for name, (valid, fix) in checks.items():
+            if not valid:
                 raise SettingError(f"{name} is {getattr(self, name)!r}.", fix)
 
     @property
@@ -98,9 +100,9 @@ class SearchSettings:
         return self.matching == "softmax" or (self.matching == "auto" and self.objective == "paper")
 
     def record(self) -> dict[str, Any]:
-        """Return what a counterfactual tells of its search as plain values; memory is a means only."""
-        unsaid = {"memory_mb"} | ({"patience"} if self.patience is None else set())
-        return {f.name: getattr(self, f.name) for f in fields(SearchSettings) if f.name not in unsaid}
+        """Return the settings that decide the result, as plain values."""
+        left_out = {"memory_mb"} | ({"patience"} if self.patience is None else set())
+        return {f.name: getattr(self, f.name) for f in fields(SearchSettings) if f.name not in left_out}
 
 
 S = TypeVar("S", bound="DataclassInstance")
@@ -108,11 +110,11 @@ S = TypeVar("S", bound="DataclassInstance")
 
 def changed(settings: S, **changes: Any) -> S:
     """Return settings with some of them changed; an unknown name raises an error that suggests the nearest."""
-    known = [f.name for f in fields(settings) if f.init]
+    names = [f.name for f in fields(settings) if f.init]
     for name in changes:
-        if name not in known:
+        if name not in names:
             raise SettingError(
-                f"there is no setting {name!r}.", f"{suggest(name, known)} Settings: {', '.join(known)}.".strip()
+                f"there is no setting {name!r}.", f"{suggest(name, names)} Settings: {', '.join(names)}.".strip()
             )
     return replace(settings, **changes)
 

@@ -45,7 +45,7 @@ class Method(ABC):
 
     @property
     def wants_parts(self) -> bool:
-        """Whether it must be told which parts the cells hold."""
+        """Whether it needs to know which parts the cells hold."""
         return False
 
     def check_auxiliary(self, there: bool) -> None:
@@ -66,13 +66,14 @@ class Method(ABC):
         query: Tensor | FeatureGrids,
         distractors: Tensor | FeatureGrids,
         target: int,
-        **known: Any,
+        **optional: Any,
     ) -> Counterfactual:
         """Find a counterfactual; shapes as in `find_counterfactual`.
 
-        `known` is what else `Problem` may hold: auxiliary grids, and the parts of the cells for methods that want them.
+        `optional` is what else `Problem` may hold: auxiliary grids, and the parts of the cells, for methods that want
+        them.
         """
-        return self.solve(head, Problem.of(query, distractors, target, **known))
+        return self.solve(head, Problem.of(query, distractors, target, **optional))
 
 
 @dataclass(frozen=True)

@@ -53,23 +53,23 @@ class Hard(Goyal):
             raise SettingError(f"clusters is {self.clusters}.", "Use at least 1; the paper's is 50.")
 
     def __repr__(self) -> str:
-        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
         if self.centroids is not None:  # thousands of numbers otherwise
-            shown["centroids"] = f"<{' x '.join(map(str, self.centroids.shape))}>"
-        return f"Hard({', '.join(f'{k}={v!r}' if k != 'centroids' else f'{k}={v}' for k, v in shown.items())})"
+            values["centroids"] = f"<{' x '.join(map(str, self.centroids.shape))}>"
+        return f"Hard({', '.join(f'{k}={v!r}' if k != 'centroids' else f'{k}={v}' for k, v in values.items())})"
 
     @property
     def wants_parts(self) -> bool:
-        """Whether it must be told which parts the cells hold."""
+        """Whether it needs to know which parts the cells hold."""
         return self.by == "parts"
 
     def record(self) -> dict[str, Any]:
         """Return the settings that decide the result, as plain values."""
-        told: dict[str, Any] = {"by": self.by, "relax": self.relax}
+        constraint: dict[str, Any] = {"by": self.by, "relax": self.relax}
         if self.by == "clusters":
             count = self.clusters if self.centroids is None else len(self.centroids)
-            told |= {"clusters": count, "fitted": self.centroids is not None}
-        return {**super().record(), **told}
+            constraint |= {"clusters": count, "fitted": self.centroids is not None}
+        return {**super().record(), **constraint}
 
     def check_auxiliary(self, there: bool) -> None:
         """Raise an error if cells are to be clustered, and there is no auxiliary to do so."""
@@ -91,14 +91,14 @@ class Hard(Goyal):
 
 
 def _by_parts(problem: Problem) -> Tensor:
-    mine, theirs, (cells, donors) = problem.query_parts, problem.distractor_parts, problem.pairs
-    if mine is None or theirs is None:
+    query_parts, distractor_parts, pairs = problem.query_parts, problem.distractor_parts, problem.pairs
+    if query_parts is None or distractor_parts is None:
         raise SettingError(
             "nobody says which parts the cells hold.", "Pass query_parts and distractor_parts, or use by='clusters'."
         )
-    if len(mine) != cells or len(theirs) != donors:
+    if (len(query_parts), len(distractor_parts)) != pairs:
         raise ShapeError(
-            f"parts of {len(mine)} query cells and {len(theirs)} distractor cells.",
-            f"Give those of all {cells} and {donors}.",
+            f"parts of {len(query_parts)} query cells and {len(distractor_parts)} distractor cells.",
+            f"Give those of all {pairs[0]} and {pairs[1]}.",
         )
-    return shared_part(mine, theirs)
+    return shared_part(query_parts, distractor_parts)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from partswap.errors import CutError, SettingError
 from partswap.evaluators import HeadPlan, SwapEvaluator
 from partswap.grid import FeatureGrids
-from partswap.results.counterfactual import Counterfactual, Step
+from partswap.results.counterfactual import Counterfactual
 from partswap.search.methods.base import METHODS, Method
-from partswap.search.problem import Problem
+from partswap.search.problem import Problem, step_of
 from partswap.utils.cancel import CancelToken
 
 
@@ -56,8 +56,8 @@ class Scout(Method):
         problem = Problem.of(query, distractor[None], target)
         with torch.inference_mode(False), torch.no_grad():
             evaluator, target, before = problem.setup(head, self.memory_mb)
-            mine = self._heat(evaluator, problem.query, before.predicted, target)
-            return mine, self._heat(evaluator, problem.distractors[0], target, before.predicted)
+            query_map = self._heat(evaluator, problem.query, before.predicted, target)
+            return query_map, self._heat(evaluator, problem.distractors[0], target, before.predicted)
 
     def solve(self, head: nn.Module | HeadPlan, problem: Problem, cancel: CancelToken | None = None) -> Counterfactual:
         """Swap the hottest cells and say what the model makes of it; auxiliary grids and parts are not looked at."""
@@ -69,8 +69,7 @@ class Scout(Method):
             heats = [self._heat(evaluator, grid, target, before.predicted) for grid in problem.distractors]
             j = torch.stack(heats).flatten().argmax()
             after = evaluator.advance(evaluator.start, torch.zeros_like(i)[None], i[None], j[None]).logits[0]
-        said = evaluator.probabilities(after)
-        step = Step(float(said[target]), int(after.argmax()), own=float(said[before.predicted]))
+        step = step_of(evaluator, after, target, before.predicted)
         return problem.to_counterfactual(
             target,
             before,
@@ -83,8 +82,8 @@ class Scout(Method):
             seconds=time.perf_counter() - started,
         )
 
-    def _heat(self, evaluator: SwapEvaluator, grid: Tensor, mine: int, other: int) -> Tensor:
-        """Return the heat map ``(h, w)`` of what tells class `mine` from class `other` in one grid."""
+    def _heat(self, evaluator: SwapEvaluator, grid: Tensor, label: int, other: int) -> Tensor:
+        """Return the heat map ``(h, w)`` of what tells class `label` from class `other` in one grid."""
         if not evaluator.has_gradients:
             raise CutError(
                 "SCOUT's maps are gradients, and none pass through the head (it is quantised, or leaves torch).",
@@ -93,11 +92,11 @@ class Scout(Method):
         with torch.enable_grad():
             leaf = grid.detach().requires_grad_()
             logits = evaluator.call(leaf.clone()[None]).float()[0]  # cloned: some heads work in place
-            wanted = (logits[mine], logits[other], self._confidence(logits))
-            gradients = [torch.autograd.grad(value, leaf, retain_graph=True)[0] for value in wanted]
+            values = (logits[label], logits[other], self._confidence(logits))
+            gradients = [torch.autograd.grad(value, leaf, retain_graph=True)[0] for value in values]
         gradients[2] = gradients[2].clamp(min=0)
-        own, others, sure = ((grid * g).sum(0).clamp(min=0) for g in gradients)
-        return sure * own * (others.max() - others)
+        label_map, other_map, confidence = ((grid * g).sum(0).clamp(min=0) for g in gradients)
+        return confidence * label_map * (other_map.max() - other_map)
 
     def _confidence(self, logits: Tensor) -> Tensor:
         logits = logits.double()  # where the model is sure, single precision rounds the gradient to nothing
