@@ -117,7 +117,7 @@ def test_a_transform_for_grey_images_gets_them(trained):
 
 def test_what_is_assumed_is_said_once(trained):
     model, channels = trained
-    with pytest.warns(UserWarning, match=r"preprocessing is assumed, pixels of 0 to 1: .* centre 224 x 224, mean 0"):
+    with pytest.warns(UserWarning, match=r"preprocessing is assumed, pixels of 0 to 1: .* center 224 x 224, mean 0"):
         explainer = Explainer(model, "3", auxiliary=None)
     assert [note.kind for note in explainer.notes] == ["preprocess"]
     assert explainer.preprocess.channels == channels
@@ -125,7 +125,7 @@ def test_what_is_assumed_is_said_once(trained):
     assert Explainer(model, "3", auxiliary=None, preprocess=known).notes == []
     colours = network(3, 2).eval()
     with pytest.warns(
-        UserWarning, match=r"as for ImageNet: short side 256, centre 224 x 224, mean 0.485 0.456 0.406, std"
+        UserWarning, match=r"as for ImageNet: short side 256, center 224 x 224, mean 0.485 0.456 0.406, std"
     ):
         Explainer(colours, auxiliary=None)
 

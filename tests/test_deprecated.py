@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from PIL import Image
 
 import partswap
 from partswap._deprecated import RENAMED
@@ -41,3 +42,9 @@ def test_every_public_name_can_be_imported(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         assert getattr(partswap, name) is not None
+
+
+def test_the_picture_of_an_image_has_its_old_name():
+    image = Image.new("RGB", (300, 200))
+    with pytest.warns(DeprecationWarning, match=r"called Preprocess.crop now"):
+        assert partswap.Preprocess().canvas(image) == partswap.Preprocess().crop(image)

@@ -269,7 +269,7 @@ def test_grey_and_transparent_images_become_rgb():
 def test_the_canvas_is_the_centre_the_model_sees():
     wide = Image.new("RGB", (600, 300), "black")
     wide.paste("white", (300, 0, 600, 300))
-    canvas = np.asarray(Preprocess(224, 256).canvas(wide))
+    canvas = np.asarray(Preprocess(224, 256).crop(wide))
     assert canvas.shape == (224, 224, 3)
     assert canvas[:, :110].max() == 0
     assert canvas[:, 114:].min() == 255

@@ -48,7 +48,7 @@ def test_a_box_is_what_the_model_sees_as_that_cell(sizes, prepare, cells):
         fine = image.resize((8 * image.width, 8 * image.height))
         left, top, right, bottom = (round(8 * edge) for edge in box)
         ImageDraw.Draw(fine).rectangle((left, top, right - 1, bottom - 1), fill=RED)
-        seen = np.asarray(prepare.canvas(fine.resize(frame.size, Image.Resampling.BOX)))[..., 0] / 255
+        seen = np.asarray(prepare.crop(fine.resize(frame.size, Image.Resampling.BOX)))[..., 0] / 255
         height, width = seen.shape
         x1, y1, x2, y2 = GRID.box(cell, (width, height))
         truth = np.zeros_like(seen)

@@ -74,7 +74,7 @@ def test_an_image_too_small_to_show_anything_is_refused(tmp_path):
     with pytest.raises(ImageError, match=r"dot.png has 1 x 1 pixels"):
         read_image(tmp_path / "dot.png")
     with pytest.raises(ImageError, match="strip"):
-        Preprocess().canvas(Image.new("RGB", (30000, 8)))
+        Preprocess().crop(Image.new("RGB", (30000, 8)))
 
 
 def test_everything_that_holds_an_image_is_read(tmp_path):
@@ -211,7 +211,7 @@ def test_a_transform_of_torchvision_is_followed_exactly():
     image = aviary.draw(2, 5).image.resize((400, 300))
     tensor, canvas = preprocess(image)
     assert torch.equal(tensor, transform(image))
-    difference = np.abs(np.asarray(canvas, float) - np.asarray(Preprocess(224, 256).canvas(image), float))
+    difference = np.abs(np.asarray(canvas, float) - np.asarray(Preprocess(224, 256).crop(image), float))
     assert difference.mean() < 2
 
 

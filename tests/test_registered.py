@@ -135,7 +135,7 @@ def test_a_shipped_classifier_is_good_but_confuses_within_families(name):
     images = torch.from_numpy(data.pixels()).permute(0, 3, 1, 2)
     model = shipped.load(name)
     with torch.inference_mode():
-        predicted = torch.cat([model(shipped.normalise(x)).argmax(1) for x in images.split(60)])
+        predicted = torch.cat([model(shipped.normalize(x)).argmax(1) for x in images.split(60)])
     wrong = predicted != labels
     assert 0 < wrong.float().mean() < 0.1
     family = [s.family for s in data.species]

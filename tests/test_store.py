@@ -19,7 +19,7 @@ from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 
 from partswap.errors import FileFormatError, PartswapError, ShapeError, WriteError
-from partswap.models.auxiliaries.learned import record_training
+from partswap.models.auxiliaries.trained import record_training
 from partswap.utils import store as store_module
 from partswap.utils.store import Store, default_cache, locked, write_json
 

@@ -38,7 +38,7 @@ def main() -> None:
     lines = []
     for number, (task, cf) in enumerate(explained[: given.count]):
         verdict = judge.verdict(task, cf)
-        seen = [bench.explainer.preprocess.canvas(bench.data.image(k)) for k in (task.query, *task.distractors)]
+        seen = [bench.explainer.preprocess.crop(bench.data.image(k)) for k in (task.query, *task.distractors)]
         kind = "true" if verdict.true else "false" if verdict.words.stated else "withheld"
         drawn = replace(cf, words=verdict.words, pictures=Pictures(seen[0], seen[1:]))
         drawn.plot(given.out / f"{number:02d}-{kind}.png")

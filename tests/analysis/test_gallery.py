@@ -44,7 +44,7 @@ def test_a_rule_chooses_what_is_drawn_and_the_page_tells_it(page):
     facts = [bench.facts.evidence(task) for task in tasks]
     clear = []
     for task in tasks:
-        canvas = [bench.explainer.preprocess.canvas(bench.data.image(k)) for k in (task.query, *task.distractors)]
+        canvas = [bench.explainer.preprocess.crop(bench.data.image(k)) for k in (task.query, *task.distractors)]
         clear.append(bench.explainer.explain(canvas[0], canvas[1:], task.target, pixel=True))
     first = clearest_first(clear, facts)[0]
     assert [(e.query_cell, e.distractor_cell) for e in drawn.edits] == [

@@ -135,7 +135,7 @@ def test_stability_is_what_explaining_shifted_images_one_by_one_gives(bench):
     steps = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]  # right, down
     ious, firsts, changed = [], [], 0
     for task in planned.tasks:
-        canvas = np.asarray(preprocess.canvas(bench.data.image(task.query)))
+        canvas = np.asarray(preprocess.crop(bench.data.image(task.query)))
         views = [ndimage.shift(canvas, (pixels * d, pixels * r, 0), order=0, mode="mirror") for r, d in steps]
         encoded = explainer.encode([preprocess.tensor(Image.fromarray(view)) for view in views])
         said, donors = encoded.logits.argmax(1).tolist(), bench.encodings.select(task.distractors)

@@ -412,7 +412,7 @@ def test_real_weights_see_birds_in_birds(name, auxiliary, file, reference):
     folders = sorted((reference / "data" / "cub60" / "images").iterdir())[::5]
     pictures = [Image.open(min(folder.iterdir())).convert("RGB") for folder in folders]
     loaded = load_auxiliary(auxiliary, weights=path)
-    canvases = [Preprocess(224, 256).canvas(picture) for picture in pictures]
+    canvases = [Preprocess(224, 256).crop(picture) for picture in pictures]
     model = load_model(name, weights=path)
     x = loaded.inputs(canvases)
     with torch.no_grad():

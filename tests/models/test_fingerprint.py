@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from partswap.models import fingerprint
+from partswap.models import fingerprint, shipped
 from partswap.models.fingerprint import model_fingerprint, weights_digest
+from partswap.models.multi_layer import feature_extractor
 
 CODE = """
 class Wrapper(nn.Module):
@@ -36,6 +37,18 @@ def test_our_own_code_can_be_moved_and_reworded():
     # Inside another network, too.
     inside = [nn.Sequential(wrapper(*given)) for given in (("partswap.a",), ("partswap.b", REWORDED))]
     assert model_fingerprint(inside[0]) == model_fingerprint(inside[1])
+
+
+def test_a_class_of_ours_that_was_renamed_keeps_its_fingerprint(monkeypatch):
+    network = shipped.load("vgg")
+    for layers in ("features.2", "features.2+features.4"):
+        extractor = feature_extractor(network, layers)
+        before = model_fingerprint(extractor)
+        with monkeypatch.context() as patch:
+            for kind in {type(module) for module in extractor.modules()}:
+                patch.setattr(kind, "__name__", fingerprint.NAMES.get(kind.__name__, kind.__name__))
+            patch.setattr(fingerprint, "NAMES", {})
+            assert model_fingerprint(extractor) == before
 
 
 def test_another_class_or_another_revision_of_ours_counts(monkeypatch):

@@ -2,7 +2,7 @@
 
 import torch
 
-from partswap.models.multi_layer import blended
+from partswap.models.multi_layer import normalized_layers
 from partswap.search.screening import EstimateResiduals
 from partswap.search.semantic import centered, counterparts, log_similarity, recurring_similarity, temperature
 
@@ -46,7 +46,7 @@ def test_layers_are_centered_on_all_cells_of_an_explanation():
     query, others = torch.randn(7, 2, 2), torch.randn(3, 7, 2, 2)
     mine, theirs = centered(query, others, [3, 4])
     cells = torch.cat([query[None], others]).flatten(2).transpose(1, 2).reshape(-1, 7)
-    expected = blended(cells, [3, 4], cells.mean(0))
+    expected = normalized_layers(cells, [3, 4], cells.mean(0))
     torch.testing.assert_close(torch.cat([mine[None], theirs]).flatten(2).transpose(1, 2).reshape(-1, 7), expected)
     torch.testing.assert_close(expected[:, :3].norm(dim=1), torch.ones(16))
 

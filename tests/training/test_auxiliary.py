@@ -26,7 +26,7 @@ from partswap.inputs.preprocess import Preprocess
 from partswap.models import shipped
 from partswap.models.auxiliaries import AUXILIARIES
 from partswap.models.auxiliaries.auto import SELF_SUPERVISED
-from partswap.models.auxiliaries.learned import find_auxiliary_for, load_learned, record_training
+from partswap.models.auxiliaries.trained import find_auxiliary_for, load_trained_auxiliary, record_training
 from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.multi_layer import MultiLayerFeatures
@@ -143,9 +143,9 @@ def test_the_same_images_give_the_same_auxiliary(made, birds, tmp_path):
 def test_both_ways_a_mirrored_image_has_the_mirrored_grid(made, birds):
     read = load_auxiliary(str(made[1]))
     images = read.inputs([birds.image(i) for i in range(3)])
-    assert read.model.both_ways
+    assert read.model.flip_average
     assert torch.allclose(read.forward(images.flip(3)), read.forward(images).flip(3), atol=1e-5)
-    one = read.model.looking(smoothing=read.model.smoothing)
+    one = read.model.with_options(smoothing=read.model.smoothing)
     assert torch.allclose((one(images) + one(images.flip(3)).flip(3)) / 2, read.forward(images), atol=1e-5)
     assert model_fingerprint(one) != model_fingerprint(read.model)
 
@@ -153,7 +153,7 @@ def test_both_ways_a_mirrored_image_has_the_mirrored_grid(made, birds):
 def test_smoothed_cells_are_partly_the_mean_of_those_around(made, birds):
     blend = load_auxiliary(str(made[1])).model
     images = load_auxiliary(str(made[1])).inputs([birds.image(0)])
-    plain, smooth = blend.looking()(images), blend.looking(smoothing=0.4)(images)
+    plain, smooth = blend.with_options()(images), blend.with_options(smoothing=0.4)(images)
     around = plain[:, :, :2, :2].mean((2, 3))  # of a corner: the cells that exist
     assert torch.allclose(smooth[:, :, 0, 0], 0.6 * plain[:, :, 0, 0] + 0.4 * around, atol=1e-5)
 
@@ -162,7 +162,7 @@ def test_one_that_looks_plainly_stays_so(birds, made, tmp_path):
     recipe = replace(QUICK, both_ways=False, smoothing=0.0, steps=2)
     learned = train_auxiliary(birds, START, recipe, tmp_path / "aux", cache=made[1].parent / "cache")
     read = load_auxiliary(str(tmp_path / "aux"))
-    assert (read.model.both_ways, read.model.smoothing) == (False, 0)
+    assert (read.model.flip_average, read.model.smoothing) == (False, 0)
     about = json.loads((tmp_path / "aux/model.json").read_text())
     for name in ("both_ways", "smoothing"):  # as those before these settings were written
         del about["record"]["recipe"][name]
@@ -188,7 +188,7 @@ def test_other_weights_below_are_refused(made, tmp_path):
     about = json.loads((tmp_path / "aux/model.json").read_text())
     (tmp_path / "aux/model.json").write_text(json.dumps({**about, "weights": "0" * 24}))
     with pytest.raises(PartswapError, match="other weights than when"):
-        load_learned(tmp_path / "aux")
+        load_trained_auxiliary(tmp_path / "aux")
 
 
 def test_bad_input(birds, made, tmp_path):
@@ -211,7 +211,7 @@ def test_images_it_does_not_know_are_said_to_be_strange(made):
     assert "unfamiliar" not in [note.kind for note in explainer.notes]
     assert explainer.auxiliary.familiarity(grids) == pytest.approx(1, abs=0.15)
     # Cells that point away from all it knows.
-    known = explainer.auxiliary.model.known
+    known = explainer.auxiliary.model.prototypes
     some = F.normalize(torch.randn(5000, known.shape[1], generator=torch.Generator().manual_seed(0)), dim=1)
     away = some[(some @ known.T).amax(1).argmin()][None, :, None, None].expand(2, -1, 7, 7)
     with pytest.warns(PartswapWarning, match="unlike those the auxiliary was trained on"):
@@ -366,7 +366,7 @@ def test_two_networks_are_reduced_alike_and_come_back_from_the_folder(birds, tmp
     made = train_auxiliary(birds, start, QUICK, tmp_path / "aux", cache=tmp_path / "cache")
     assert {layer.split(".")[1] for layer in made.layers} == {"0", "1"}
     assert made.model.basis.shape[1] == 2 * QUICK.components
-    assert made.model.turn.shape == (2 * QUICK.components, QUICK.width)
+    assert made.model.projection.shape == (2 * QUICK.components, QUICK.width)
     canvases = [birds.image(k) for k in range(3)]
     again = load_auxiliary(str(tmp_path / "aux"))
     grids = again.grids(canvases)
@@ -375,9 +375,9 @@ def test_two_networks_are_reduced_alike_and_come_back_from_the_folder(birds, tmp
     plain = made.model.with_state(made.model.mean, made.model.basis, made.model.offset, turn=torch.zeros(0, 0))
     parts = plain(again.inputs(canvases)).split(QUICK.components, 1)
     assert all(torch.allclose(part.norm(dim=1), torch.ones(3, *part.shape[2:]), atol=1e-4) for part in parts)
-    assert torch.allclose(grids, torch.einsum("nchw,ce->nehw", torch.cat(parts, 1), made.model.turn), atol=1e-5)
+    assert torch.allclose(grids, torch.einsum("nchw,ce->nehw", torch.cat(parts, 1), made.model.projection), atol=1e-5)
     # One network of the two is not the map of the other.
     own = sum(made.model.widths[layer] for layer in made.model.networks[0])
     assert not made.model.basis[:own, QUICK.components :].any()
     with pytest.raises(SettingError, match=r"made of 2 networks, and 1 files"):
-        load_learned(tmp_path / "aux", "one.safetensors")
+        load_trained_auxiliary(tmp_path / "aux", "one.safetensors")

@@ -74,7 +74,7 @@ def test_a_keypoint_and_its_dot_reach_the_same_place_on_the_canvas(point, sides)
     sample = dotted((width, height), across * width, down * height)
     preprocess = Preprocess(sides[0], sides[1])
     seen = on_canvas(sample, preprocess)
-    assert seen.image.tobytes() == preprocess.canvas(sample.image).tobytes()
+    assert seen.image.tobytes() == preprocess.crop(sample.image).tobytes()
     new_width, new_height, _, _ = preprocess.geometry(sample.image.size)
     check_together(sample, seen, new_width / width, new_height / height)
 

@@ -66,7 +66,7 @@ class ClusterLabeler:
             )
         view: Preprocess = opened.preprocess
         self.view = view
-        some = opened.grids([view.canvas(data.image(0))])
+        some = opened.grids([view.crop(data.image(0))])
         self.grid = GridShape(*some.shape[2:])
         self.grids = auxiliary_features(data, opened, view, self.grid, cache=cache, precision=precision, track=track)
         with step(track, "clusters"):
@@ -95,7 +95,7 @@ class ClusterLabeler:
                 axis = axes[cluster, column]
                 axis.set(xticks=[], yticks=[], frame_on=False)
                 if column < len(images):
-                    canvas = self.view.canvas(self.data.image(images[column]))
+                    canvas = self.view.crop(self.data.image(images[column]))
                     axis.imshow(lit(canvas, (self.assigned[images[column]] == cluster).reshape(self.grid)))
             name = names[cluster] or ""
             axes[cluster, 0].set_ylabel(f"{cluster}  {name}", rotation=0, ha="right", va="center", fontsize=11)

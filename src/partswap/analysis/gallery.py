@@ -51,7 +51,7 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
 
     @lru_cache(256)
     def picture(index: int) -> Image:
-        return explainer.preprocess.canvas(data.image(index))
+        return explainer.preprocess.crop(data.image(index))
 
     def explained(task: Task, method: str) -> Counterfactual:
         built = config.with_(methods=(method,)).build_methods()[method]

@@ -17,7 +17,7 @@ from partswap.data.on_grid import CellFacts
 from partswap.errors import SettingError
 from partswap.features.encode import auxiliary_features
 from partswap.models.auxiliaries.base import Auxiliary
-from partswap.models.auxiliaries.learned import TrainedAuxiliary
+from partswap.models.auxiliaries.trained import TrainedAuxiliary
 from partswap.runs.tasks import AnnotationCache
 from partswap.training.auxiliary import view_of
 from partswap.utils.progress import Track, no_progress

@@ -58,7 +58,7 @@ def check_stability(
     firsts: list[float] = []
     changed = 0
     for task in tracked(tasks, f"shifted by {pixels}", track):
-        canvas = preprocess.canvas(bench.data.image(task.query))
+        canvas = preprocess.crop(bench.data.image(task.query))
         views = explainer.encode([preprocess.tensor(shift(canvas, *move)) for move in moves])
         donors = bench.encodings.select(task.distractors[: chosen.distractors])
         said = views.logits.argmax(1)

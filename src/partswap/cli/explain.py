@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.explainer.explainer import Explainer
     from partswap.models.auxiliaries import AuxiliaryChoice
-    from partswap.models.stated import Stated
+    from partswap.models.preprocess_options import PreprocessOptions
     from partswap.results.counterfactual import Counterfactual
 
 
@@ -67,7 +67,7 @@ class ModelFlags:
         str | None, typer.Option(help="Where to compute: cpu, cuda, mps, or auto; where the model is, if not given.")
     ] = None
 
-    def open(self, stated: Stated | None, words: Path | None) -> Explainer:
+    def open(self, stated: PreprocessOptions | None, words: Path | None) -> Explainer:
         """Return the explainer, cut where `words` were learned if no layer is given."""
         from partswap.explainer.explainer import Explainer
         from partswap.models.open import open_classifier

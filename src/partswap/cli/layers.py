@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from partswap.inputs.preprocess import Preprocess
-    from partswap.models.stated import Stated
+    from partswap.models.preprocess_options import PreprocessOptions
 
 
 @with_preparation
@@ -27,7 +27,7 @@ def layers(
     from partswap.errors import InputError
     from partswap.models.outputs import as_logits
     from partswap.models.precision import check_device, dtype_of
-    from partswap.models.preprocessing import assumption, misfit
+    from partswap.models.preprocessing import assumption, suggest_input_size
     from partswap.utils.progress import bars, step
 
     where = check_device(device)
@@ -37,13 +37,13 @@ def layers(
         try:
             table = layers_table(as_logits(network.to(where), probe)[0], probe=probe)
         except InputError as error:
-            raise misfit(error, network, preprocess) from error
+            raise suggest_input_size(error, network, preprocess) from error
     if assumed := assumption(preprocess):
         say(f"note: {assumed}")
     console.print(table)
 
 
-def _opened(model: str, weights: str | None, stated: Stated | None) -> tuple[nn.Module, Preprocess]:
+def _opened(model: str, weights: str | None, stated: PreprocessOptions | None) -> tuple[nn.Module, Preprocess]:
     """Return the model, with random weights if only its architecture was named, and how its images are prepared."""
     from partswap.models.open import describe, is_architecture, open_classifier
     from partswap.models.zoo import load_model

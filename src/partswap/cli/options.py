@@ -175,13 +175,13 @@ def with_config(*names: str, file: bool = False, **defaults: Any) -> Callable[[C
 
 
 def with_preparation(command: Command) -> Command:
-    """Give a command the flags for how a model's images are prepared, and as its first argument a `Stated`, or None."""
+    """Give a command the flags for how a model's images are prepared, and as its first argument a `PreprocessOptions`, or None."""
 
     def run(**values: Any) -> None:
-        from partswap.models.stated import Stated
+        from partswap.models.preprocess_options import PreprocessOptions
 
-        stated = Stated(**{name: values.pop(name) for name in PREPARATION})
-        command(None if stated == Stated() else stated, **values)
+        stated = PreprocessOptions(**{name: values.pop(name) for name in PREPARATION})
+        command(None if stated == PreprocessOptions() else stated, **values)
 
     return _signed(run, command, _own(command) + [_parameter(name, None, False) for name in PREPARATION])
 

@@ -24,7 +24,7 @@ from partswap.utils.sides import swap_sides
 def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:
     """Return a sample as the model sees it: resized and cropped, annotations with it.
 
-    The image is exactly ``preprocess.canvas(sample.image)``; keypoints that the crop leaves out are gone.
+    The image is exactly ``preprocess.crop(sample.image)``; keypoints that the crop leaves out are gone.
     """
     functional = _vision.torchvision("transforms.v2.functional")
     width, height, left, top = preprocess.geometry(sample.image.size)
@@ -32,7 +32,7 @@ def on_canvas(sample: Sample, preprocess: Preprocess) -> Sample:
     def move(thing: Any) -> Any:
         return functional.crop(functional.resize(thing, [height, width]), top, left, *preprocess.shape)
 
-    return _moved(sample, preprocess.canvas(sample.image), move)
+    return _moved(sample, preprocess.crop(sample.image), move)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from partswap.inputs.images import ImageLike, list_images
 from partswap.inputs.preprocess import Tensors, stacked
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.checkpoints import Classifier
-from partswap.models.outputs import many_labels
+from partswap.models.outputs import looks_multi_label
 from partswap.models.precision import device_of
 from partswap.pixels.check import PixelChecker, pairs_of, with_check
 from partswap.results.counterfactual import Counterfactual, Pictures
@@ -227,7 +227,7 @@ class Explainer:
 
     def _note_doubts(self, question: Question, problem: Problem) -> None:
         logits = question.query.logits, question.distractors.logits
-        if self.activation == "softmax" and not self.notes.has("labels") and many_labels(*logits):
+        if self.activation == "softmax" and not self.notes.has("labels") and looks_multi_label(*logits):
             self.notes.add(MANY_LABELS)
         if not self.notes.has("gradients") and not self.plan.has_gradients(problem.query, problem.context):
             self.notes.add(NO_GRADIENTS)

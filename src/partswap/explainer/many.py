@@ -35,9 +35,9 @@ def explain_each(
     encoded = _encode_each(explainer, queries, sources, failures)
     results: list[Counterfactual | None] = [None] * len(sources)
     for index, query in tracked(encoded.items(), "explanations", explainer.track):
-        with failures.of(index, query.names[0]):
+        with failures.collecting(index, query.names[0]):
             results[index] = explainer.explain(query, images, targets[index], **options)
-    if (text := failures.settle(results)) is not None:
+    if (text := failures.raise_or_note(results)) is not None:
         warn(text)
     return results
 

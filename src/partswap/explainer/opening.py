@@ -22,7 +22,7 @@ from partswap.models.names import placeholder_names
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.outputs import cut_as_logits
 from partswap.models.precision import device_of, find_device
-from partswap.models.preprocessing import as_preprocess, assumption, misfit
+from partswap.models.preprocessing import as_preprocess, assumption, suggest_input_size
 from partswap.utils.notes import Note
 from partswap.utils.progress import Track
 
@@ -81,7 +81,7 @@ def open_model(
             model, layer, preprocess.probe().to(device_of(model)), track, activation
         )
     except InputError as error:
-        raise misfit(error, model, preprocess) from error
+        raise suggest_input_size(error, model, preprocess) from error
     names = names_of(class_names, model, cut.classes)
     notes = [note for note in notes if note.kind != "features" or not names]  # what has names of classes has classes
     assumed = assumption(preprocess)

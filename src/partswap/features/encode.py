@@ -29,7 +29,7 @@ from partswap.inputs.images import ON_WHITE, ImageLike, image_of, is_prepared
 from partswap.inputs.preprocess import Preprocess, stacked
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.fingerprint import model_fingerprint
-from partswap.models.multi_layer import COMPONENTS, MultiLayerFeatures, some_cells
+from partswap.models.multi_layer import COMPONENTS, MultiLayerFeatures, sample_cells
 from partswap.models.precision import autocast, device_of
 from partswap.models.weights import read_weights, write_tensors
 from partswap.utils.progress import Track, no_progress, tracked
@@ -58,7 +58,7 @@ class EncodedImages:
     names: Sequence[str] = ()  #: paths or numbers of the images
     pictures: Sequence[Image] = ()  #: the part of each image the model sees; may be empty
     auxiliary: str | None = None  #: name of what computed `aux`
-    widths: Sequence[int] = ()  #: channels of the layers side by side in `aux`, if they are still to be centred
+    widths: Sequence[int] = ()  #: channels of the layers side by side in `aux`, if they are still to be centered
     frames: Sequence[Frame | None] = ()  #: which part of each image the model sees, None where that is unknown
     sources: Sequence[Any] = field(default=(), repr=False)  #: the images as they were passed, to be read again
     files: Mapping[str, MemmapRef] = field(default_factory=dict, repr=False)  #: where the tensors that are in files lie
@@ -188,7 +188,7 @@ def encode_dataset(
     options: dict[str, Any] = {"cache": cache, "precision": precision, "track": track}
     store = classifier_features(data, encoder, **options)
     arrays, auxiliary = {name: store.array(name) for name in store.names}, encoder.auxiliary
-    if auxiliary is not None and _is_own(auxiliary, encoder):
+    if auxiliary is not None and _is_grid_of_classifier(auxiliary, encoder):
         arrays["aux"] = arrays["grids"]
     elif auxiliary is not None:
         arrays["aux"] = auxiliary_features(data, auxiliary, encoder.preprocess, encoder.cut.grid, **options)
@@ -196,7 +196,7 @@ def encode_dataset(
     return EncodedImages.of_files(arrays, auxiliary=auxiliary.name if auxiliary else None)
 
 
-def _is_own(auxiliary: Auxiliary, encoder: Encoder) -> bool:
+def _is_grid_of_classifier(auxiliary: Auxiliary, encoder: Encoder) -> bool:
     """Tell whether an auxiliary's grids are those of the classifier itself, at the layer it is cut at."""
     trunk, cut = auxiliary.model, encoder.cut
     if not isinstance(trunk, LayerExtractor) or trunk.layer != cut.layer or auxiliary.preprocess != encoder.preprocess:
@@ -237,7 +237,7 @@ def classifier_features(
         stored = FeatureGrids(*(out[name].float() for name in ("grids", "contexts") if name in out))
         return {**out, "logits": cut.head(stored).float()}
 
-    fill(store, lambda i: encoder.preprocess(data.image(i))[0], compute, f"features {data.split}", track, batch)
+    fill_store(store, lambda i: encoder.preprocess(data.image(i))[0], compute, f"features {data.split}", track, batch)
     return store
 
 
@@ -271,7 +271,7 @@ def auxiliary_features(
             grids = auxiliary.forward(inputs.to(device))
         return {"grids": halved(resize_grid(grids.float(), grid), f"the auxiliary {auxiliary.name}")}
 
-    fill(store, auxiliary.reader(data, preprocess), compute, f"{auxiliary.name} {data.split}", track, batch)
+    fill_store(store, auxiliary.reader(data, preprocess), compute, f"{auxiliary.name} {data.split}", track, batch)
     return store.array("grids")
 
 
@@ -284,7 +284,7 @@ def fitted_auxiliary(
     cache: Path | None = None,
     track: Track = no_progress,
 ) -> Auxiliary:
-    """Return an auxiliary of several layers centred and reduced, fitted on some of a data set's images.
+    """Return an auxiliary of several layers centered and reduced, fitted on some of a data set's images.
 
     What was fitted is kept in the cache: another number of threads would give other last bits. One that is fitted
     already, or has one layer, is returned as it is.
@@ -312,7 +312,7 @@ def fitted_auxiliary(
                     yield blend.raw(inputs.to(device_of(blend))).cpu()
                     advance(len(inputs))
 
-            found = blend.fitted(some_cells(grids(), FITTED_CELLS, len(chosen)), components)
+            found = blend.fitted(sample_cells(grids(), FITTED_CELLS, len(chosen)), components)
         write_tensors(state, {name: getattr(found, name) for name in ("mean", "basis", "offset")}, place="cache")
     kept = read_weights(state)
     return replace(auxiliary, model=blend.with_state(kept["mean"], kept["basis"], kept["offset"]))
@@ -324,7 +324,7 @@ def halved_grids(grids: FeatureGrids, who: str) -> dict[str, Tensor]:
     return {name: halved(values, who) for name, values in kept.items() if values is not None}
 
 
-def fill(
+def fill_store(
     store: Store,
     read: Callable[[int], Tensor],
     compute: Callable[[Tensor], dict[str, Tensor]],
@@ -363,6 +363,6 @@ def halved(values: Tensor, who: str) -> Tensor:
     if not bool(torch.isfinite(half).all()):
         raise NonFiniteError(
             f"features of {who} are not finite in half precision (largest {float(values.abs().max()):.3g}).",
-            "Check its weights and the images' normalisation; or cut after a normalisation layer.",
+            "Check its weights and the images' normalization; or cut after a normalization layer.",
         )
     return half

@@ -23,7 +23,7 @@ def read_images(
         raise NoDistractorsError("there are no images.", "Pass at least one.")
     rows: dict[int, PreparedImage] = {}
     for place, image in tracked(list(enumerate(sources)), "reading images", track):
-        with nullcontext() if failures is None else failures.of(place, name_of(image)):
+        with nullcontext() if failures is None else failures.collecting(place, name_of(image)):
             rows[place] = prepared(image, preprocess)
     return rows
 

@@ -38,7 +38,7 @@ class Frame:
         return x1, y1, x2, y2
 
     def mask(self, boxes: Iterable[PixelBox]) -> NDArray[np.bool_]:
-        """Return ``(height, width)``, True for the pixels whose centre lies in one of the boxes."""
+        """Return ``(height, width)``, True for the pixels whose center lies in one of the boxes."""
         width, height = self.size
         x, y = np.arange(width) + 0.5, np.arange(height) + 0.5
         inside = np.zeros((height, width), bool)

@@ -84,7 +84,7 @@ def is_prepared(source: ImageLike) -> bool:
 
 
 def read_bands(source: ImageLike, channels: int) -> NDArray[np.uint8]:
-    """Return an image of another number of channels than grey or colours have, as an array ``(height, width, n)``."""
+    """Return an image of another number of channels than gray or colors have, as an array ``(height, width, n)``."""
     source = image_of(source)
     if isinstance(source, Tensor) and source.ndim == 3:
         source = source.permute(1, 2, 0).cpu().numpy()
@@ -173,10 +173,10 @@ def _checked(image: Image.Image, name: str, upright: bool) -> Image.Image:
     # A phone stores how it was held beside the pixels.
     image = ImageOps.exif_transpose(image) if upright else image
     if image.has_transparency_data:
-        colours = image.convert("RGBA")
-        if np.asarray(colours)[..., 3].min() < 255:
-            white = Image.new("RGBA", colours.size, "white")
-            image = Image.alpha_composite(white, colours)
+        colors = image.convert("RGBA")
+        if np.asarray(colors)[..., 3].min() < 255:
+            white = Image.new("RGBA", colors.size, "white")
+            image = Image.alpha_composite(white, colors)
             image.info[ON_WHITE] = name
     return _eight_bits(image, name).convert("RGB")
 

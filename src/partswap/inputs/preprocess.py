@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
@@ -36,7 +37,7 @@ def stacked(inputs: Sequence[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize, crop the centre, standardise: what most classifiers were trained with.
+    """Resize, crop the center, standardise: what most classifiers were trained with.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class Preprocess:
     resize : int, optional
         Short side before the crop; that of `size` by default.
     mean, std : tuple of float
-        Per channel, on a scale of 0 to 1: three of them for colours, one for grey, or as many as the model takes.
+        Per channel, on a scale of 0 to 1: three of them for colors, one for gray, or as many as the model takes.
     interpolation : str
         How pixels are resized.
     fit : {"crop", "squash"}
@@ -74,7 +75,7 @@ class Preprocess:
         for name in ("mean", "std"):
             value = getattr(self, name)
             if not isinstance(value, list | tuple) or not value or not all(map(is_number, value)):
-                raise SettingError(f"{name} is {value!r}.", "Give one number per channel: three for colours.")
+                raise SettingError(f"{name} is {value!r}.", "Give one number per channel: three for colors.")
             object.__setattr__(self, name, tuple(float(v) for v in value))
         pair = isinstance(self.size, tuple)
         sides = self.size if isinstance(self.size, tuple) else (self.size, self.size)
@@ -110,7 +111,7 @@ class Preprocess:
 
     @property
     def pictured(self) -> bool:
-        """Whether a picture, grey or in colours, holds all that the model sees."""
+        """Whether a picture, gray or in colors, holds all that the model sees."""
         return self.channels in (1, 3)
 
     def described(self) -> str:
@@ -118,7 +119,7 @@ class Preprocess:
         high, wide = self.shape
         numbers = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
         squashed = ", squashed" if self.fit == "squash" else ""
-        short = f"short side {self.resize}, centre " if self.resize and not squashed else ""
+        short = f"short side {self.resize}, center " if self.resize and not squashed else ""
         return f"{short}{wide} x {high}{squashed}, mean {next(numbers)}, std {next(numbers)}"
 
     def probe(self) -> Tensor:
@@ -177,8 +178,8 @@ class Preprocess:
         across, down = size[0] / width, size[1] / height
         return left * across, top * down, (left + wide) * across, (top + high) * down
 
-    def canvas(self, image: Image.Image) -> Image.Image:
-        """Return the part of the image the model sees, of size `shape`: the grid lies on this."""
+    def crop(self, image: Image.Image) -> Image.Image:
+        """Return the picture: the part of the image the model sees, of size `shape`. The grid lies on this."""
         width, height, left, top = self.geometry(image.size)
         if width * height > LARGEST:
             raise ImageError(
@@ -188,18 +189,23 @@ class Preprocess:
         image = image.resize((width, height), Image.Resampling[self.interpolation.upper()])
         return image.crop((left, top, left + self.shape[1], top + self.shape[0]))
 
-    def tensor(self, canvas: Image.Image) -> Tensor:
-        """Return a canvas as a standardised ``(channels, height, width)`` tensor."""
+    def canvas(self, image: Image.Image) -> Image.Image:
+        """Return what `crop` returns; the name of earlier versions."""
+        warnings.warn("Preprocess.canvas is called Preprocess.crop now.", DeprecationWarning, stacklevel=2)
+        return self.crop(image)
+
+    def tensor(self, picture: Image.Image) -> Tensor:
+        """Return a picture, as `crop` makes it, as a standardised ``(channels, height, width)`` tensor."""
         if not self.pictured:
             raise SettingError(
                 f"the model takes images of {self.channels} channels, and a picture shows three.",
                 "Pass the images themselves: arrays (height, width, channels) or tensors.",
             )
-        pixels = np.atleast_3d(np.array(canvas.convert("L" if self.channels == 1 else "RGB")))
+        pixels = np.atleast_3d(np.array(picture.convert("L" if self.channels == 1 else "RGB")))
         return self._standardised(torch.from_numpy(pixels).permute(2, 0, 1).float().div(255))
 
     def picture(self, tensor: Tensor) -> Image.Image:
-        """Undo `tensor`, to draw an image that came already preprocessed; RGB, grey or the channels to show."""
+        """Undo `tensor`, to draw an image that came already preprocessed; RGB, gray or the channels to show."""
         pixels = tensor.cpu().float() * column(self.std) + column(self.mean)
         pixels = pixels[list(self.shown) if self.channels >= 3 else [0, 0, 0]]
         array = pixels.clamp(0, 1).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
@@ -218,9 +224,9 @@ class Preprocess:
 
     def _prepared(self, image: Image.Image | NDArray[np.uint8]) -> tuple[Tensor, Image.Image]:
         if isinstance(image, Image.Image):
-            canvas = self.canvas(image)
-            return self.tensor(canvas), canvas if self.channels == 3 else canvas.convert("L").convert("RGB")
-        bands = [np.asarray(self.canvas(Image.fromarray(band))) for band in np.moveaxis(image, 2, 0)]
+            picture = self.crop(image)
+            return self.tensor(picture), picture if self.channels == 3 else picture.convert("L").convert("RGB")
+        bands = [np.asarray(self.crop(Image.fromarray(band))) for band in np.moveaxis(image, 2, 0)]
         values = self._standardised(torch.from_numpy(np.stack(bands)).float().div(255))
         return values, self.picture(values)
 

@@ -40,7 +40,7 @@ class CustomPreprocess(Preprocess):
         """Return the preprocessing of a function from a PIL image to a tensor ``(channels, height, width)``.
 
         It is tried first: it must give one size for all images, the same for the same image, and standardise with a
-        fixed mean and std. For a model of one channel it gets grey images if it makes no grey of colours itself.
+        fixed mean and std. For a model of one channel it gets gray images if it makes no gray of colors itself.
         """
         label = label or str(getattr(function, "__qualname__", type(function).__name__))
         run = _Run(function, label, channels)
@@ -125,7 +125,7 @@ class CustomPreprocess(Preprocess):
         across, down = self.shape[1] / (right - left), self.shape[0] / (bottom - top)
         return round(size[0] * across), round(size[1] * down), round(left * across), round(top * down)
 
-    def canvas(self, image: Image.Image) -> Image.Image:
+    def crop(self, image: Image.Image) -> Image.Image:
         """Return the part of the image the model sees, of size `shape`: the grid lies on this."""
         return self.picture(self.function(image))
 

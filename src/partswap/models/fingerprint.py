@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Mapping
 from types import CodeType
 from typing import Any, NamedTuple
@@ -19,6 +20,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 #: networks): their code is no part of a fingerprint, so that it can be moved and reworded without making caches anew.
 REVISION = 1
 
+
+#: Classes of ours that have another name now than fingerprints were first made with.
+NAMES = {"LayerExtractor": "Trunk", "LayerExtractors": "Trunks", "MultiLayerFeatures": "Blend"}
 
 #: Digests by the first tensor of a model, so that they go with the model; then by the text before it and all tensors.
 _DIGESTS: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -38,10 +42,11 @@ def model_fingerprint(model: nn.Module) -> str:
     Code is that of the ``forward`` methods, not of functions they call. Of partswap's own there is `REVISION` instead.
     """
     kind = type(model)
-    name = kind.__name__ if _own(kind) else f"{kind.__module__}.{kind.__qualname__}"
+    name = NAMES.get(kind.__name__, kind.__name__) if _own(kind) else f"{kind.__module__}.{kind.__qualname__}"
+    text = re.sub(r"\b\w+(?=\()", lambda match: NAMES.get(match[0], match[0]), repr(model))
     forwards = [inspect.unwrap(module.forward) for module in model.modules()]
     code = "\n".join(sorted({_code(forward) for forward in forwards if not _own(forward)}))
-    return _weights_digest_after(f"{REVISION}\n{name}\n{model!r}{code}", model)
+    return _weights_digest_after(f"{REVISION}\n{name}\n{text}{code}", model)
 
 
 def weights_digest(model: nn.Module) -> str:

@@ -1,8 +1,8 @@
-"""Several layers of a network as one grid: each centred and brought to length 1, side by side, then reduced.
+"""Several layers of a network as one grid: each centered and brought to length 1, side by side, then reduced.
 
-Layers know different things of a cell: early ones its texture, late ones what it belongs to. What all cells share says
-nothing about which part one shows, so it is subtracted. Means and directions are fitted on images; without them a
-blend gives the layers as they are, and the search centres them on the images of each explanation.
+Early layers describe the texture of a cell, late ones what it belongs to. What all cells share says nothing about which
+part a cell shows, so it is subtracted. Means and principal components are fitted on images; without them the layers are
+returned as they are, and the search centers them on the images of each explanation.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class MultiLayerFeatures(EvalModule):
     Parameters
     ----------
     model : nn.Module
-        Any network; it is copied and left as it is.
+        Any network; a shadow copy of it is used, and it is left as it is.
     layers : sequence of str
-        Which layers; the coarsest grid among theirs is the blend's.
+        Which layers; the coarsest of their grids is that of the result.
     size : int or (int, int)
         The images' side, or height and width.
     """
@@ -43,22 +43,32 @@ class MultiLayerFeatures(EvalModule):
         super().__init__()
         self.trunks = LayerExtractors(model, layers, size=size)
         #: Whether cells are the mean of what the image and its mirror image give; that takes two passes.
-        self.both_ways = False
+        self.flip_average = False
         #: How much of a cell is the mean of the 3 x 3 cells around it.
         self.smoothing = 0.0
         self.mean: Tensor  #: of the cells of every layer, ``(channels,)``
         self.basis: Tensor  #: from the layers side by side to the result, ``(channels, e)``
         self.offset: Tensor  #: of the result, ``(e,)``
-        self.known: Tensor  #: directions that stand for the cells it was fitted on, ``(k, e)``, if that was noted
-        self.turn: Tensor  #: from several networks' results side by side to one, ``(channels, e)``; may be empty
+        self.known: Tensor  #: the prototypes; files and fingerprints have this name
+        self.turn: Tensor  #: the projection, likewise
         channels = sum(self.widths)
         empty = (torch.zeros(channels), torch.zeros(channels, 0), torch.zeros(0), torch.zeros(0, 0), torch.zeros(0, 0))
         self._set(*empty)
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it centres and reduces."""
+        """Whether it centers and reduces."""
         return len(self.offset) > 0
+
+    @property
+    def prototypes(self) -> Tensor:
+        """Directions that stand for the cells it was fitted on, ``(k, e)``; empty if they were not stored."""
+        return self.known
+
+    @property
+    def projection(self) -> Tensor:
+        """From several networks' features side by side to one, ``(channels, e)``; empty if there is none."""
+        return self.turn
 
     @property
     def layers(self) -> list[str]:
@@ -71,9 +81,9 @@ class MultiLayerFeatures(EvalModule):
         return self.trunks.widths
 
     def extra_repr(self) -> str:
-        """Say how it looks at images: caches tell that by this."""
-        told = {"both_ways": self.both_ways, "smoothing": self.smoothing}
-        return ", ".join(f"{name}={value}" for name, value in told.items() if value)
+        """Return the options, in the words that fingerprints of stored features have."""
+        options = {"both_ways": self.flip_average, "smoothing": self.smoothing}
+        return ", ".join(f"{name}={value}" for name, value in options.items() if value)
 
     def raw(self, images: Tensor) -> Tensor:
         """Return the layers' grids as they are, side by side: ``(n, channels, h, w)``."""
@@ -86,40 +96,45 @@ class MultiLayerFeatures(EvalModule):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the grids of images."""
-        grids = self._one_way(images)
-        if self.both_ways:
-            grids = (grids + self._one_way(images.flip(3)).flip(3)) / 2
+        grids = self._grids(images)
+        if self.flip_average:
+            grids = (grids + self._grids(images.flip(3)).flip(3)) / 2
         around = F.avg_pool2d(grids, 3, 1, 1, count_include_pad=False) if self.smoothing else grids
         grids = torch.lerp(grids, around, self.smoothing)
         if not self.is_fitted or len(self.networks) == 1:
             return grids
-        # What each network knows of a cell counts the same.
-        each = grids.shape[1] // len(self.networks)
-        grids = torch.cat([F.normalize(own, dim=1) for own in grids.split(each, 1)], 1)
-        return torch.einsum("nchw,ce->nehw", grids, self.turn) if len(self.turn) else grids
+        # Every network counts the same.
+        width = grids.shape[1] // len(self.networks)
+        grids = torch.cat([F.normalize(features, dim=1) for features in grids.split(width, 1)], 1)
+        return torch.einsum("nchw,ce->nehw", grids, self.projection) if len(self.projection) else grids
 
-    def _one_way(self, images: Tensor) -> Tensor:
+    def _grids(self, images: Tensor) -> Tensor:
         grids = self.raw(images)
         if not self.is_fitted:
             return grids
-        cells = blended(to_cells(grids), self.widths, self.mean) @ self.basis + self.offset
+        cells = normalized_layers(to_cells(grids), self.widths, self.mean) @ self.basis + self.offset
         shape = (len(grids), *self.trunks.grid, len(self.offset))
         return cells.view(shape).permute(0, 3, 1, 2)
 
-    def looking(self, *, both_ways: bool = False, smoothing: float = 0.0) -> MultiLayerFeatures:
-        """Return the same that looks at mirror images too, or not, and at the cells around."""
-        made = copy.copy(self)
-        made.both_ways, made.smoothing = both_ways, smoothing
-        return made
+    def with_options(self, *, flip_average: bool = False, smoothing: float = 0.0) -> MultiLayerFeatures:
+        """Return the same that averages cells with those of the mirror image, and with those around, or does not."""
+        other = copy.copy(self)
+        other.flip_average, other.smoothing = flip_average, smoothing
+        return other
 
-    def mapped(self, matrix: Tensor, known: Tensor) -> MultiLayerFeatures:
-        """Return the same with what it gives mapped by ``(channels, e)``, and the directions `known` noted."""
+    def projected(self, matrix: Tensor, prototypes: Tensor) -> MultiLayerFeatures:
+        """Return the same with its features multiplied by a matrix ``(channels, e)``, and with other prototypes."""
         if len(self.networks) > 1:
-            return self.with_state(self.mean, self.basis, self.offset, known, matrix)
-        return self.with_state(self.mean, self.basis @ matrix, self.offset @ matrix, known)
+            return self.with_state(self.mean, self.basis, self.offset, prototypes, matrix)
+        return self.with_state(self.mean, self.basis @ matrix, self.offset @ matrix, prototypes)
 
     def with_state(
-        self, mean: Tensor, basis: Tensor, offset: Tensor, known: Tensor | None = None, turn: Tensor | None = None
+        self,
+        mean: Tensor,
+        basis: Tensor,
+        offset: Tensor,
+        prototypes: Tensor | None = None,
+        projection: Tensor | None = None,
     ) -> MultiLayerFeatures:
         """Return the same layers with what was fitted."""
         if tuple(mean.shape) != (sum(self.widths),) or tuple(basis.shape) != (len(mean), len(offset)):
@@ -127,36 +142,37 @@ class MultiLayerFeatures(EvalModule):
                 f"a basis of shape {tuple(basis.shape)} for {sum(self.widths)} channels.",
                 "Fit it on the same layers.",
             )
-        made = copy.copy(self)
-        made._buffers = {}  # not those of the original
-        known, turn = (self.known if known is None else known), (self.turn if turn is None else turn)
-        made._set(*(tensor.to(self.mean) for tensor in (mean, basis, offset, known, turn)))
-        return made
+        prototypes = self.prototypes if prototypes is None else prototypes
+        projection = self.projection if projection is None else projection
+        fitted = copy.copy(self)
+        fitted._buffers = {}  # not those of the original
+        fitted._set(*(tensor.to(self.mean) for tensor in (mean, basis, offset, prototypes, projection)))
+        return fitted
 
     def _set(self, *tensors: Tensor) -> None:
         for name, tensor in zip(STATE, tensors, strict=True):
             self.register_buffer(name, tensor)
 
     def fitted(self, cells: Tensor, components: int = COMPONENTS) -> MultiLayerFeatures:
-        """Return the same layers centred and reduced to the principal components of cells ``(m, channels)``."""
+        """Return the same layers centered and reduced to the principal components of cells ``(m, channels)``."""
         if len(cells) < 2:
             raise SettingError(f"{len(cells)} cells to fit on.", "Use more images.")
         mean = cells.mean(0)
-        sides = blended(cells, self.widths, mean).split(self.widths, 1)
-        own = [torch.cat([sides[layer] for layer in layers], 1) for layers in self.networks]
-        count = min(components, len(cells), *(side.shape[1] for side in own))
-        found = [_components(side, count) for side in own]
-        basis, middle = torch.block_diag(*(b for b, _ in found)), torch.cat([m for _, m in found])
-        return self.with_state(mean, basis, -(middle @ basis))
+        by_layer = normalized_layers(cells, self.widths, mean).split(self.widths, 1)
+        by_network = [torch.cat([by_layer[layer] for layer in layers], 1) for layers in self.networks]
+        count = min(components, len(cells), *(features.shape[1] for features in by_network))
+        bases, means = zip(*(_components(features, count) for features in by_network), strict=True)
+        basis = torch.block_diag(*bases)
+        return self.with_state(mean, basis, -(torch.cat(means) @ basis))
 
 
 def _components(cells: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the first principal components ``(channels, count)`` of cells, and their mean."""
-    middle = cells.mean(0)
+    mean = cells.mean(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # components are found from random directions
-        _, _, basis = torch.svd_lowrank(cells - middle, q=min(count + 32, *cells.shape), niter=3)
-    return basis[:, :count].contiguous(), middle
+        _, _, basis = torch.svd_lowrank(cells - mean, q=min(count + 32, *cells.shape), niter=3)
+    return basis[:, :count].contiguous(), mean
 
 
 def feature_extractor(
@@ -168,22 +184,22 @@ def feature_extractor(
     return LayerExtractor(model, layer, size=size)
 
 
-def blended(cells: Tensor, widths: Sequence[int], mean: Tensor) -> Tensor:
-    """Return cells ``(m, channels)`` with each layer's part centred and brought to length 1."""
+def normalized_layers(cells: Tensor, widths: Sequence[int], mean: Tensor) -> Tensor:
+    """Return cells ``(m, channels)`` with each layer's part centered and brought to length 1."""
     parts = (cells - mean).split(list(widths), 1)
     return torch.cat([F.normalize(part, dim=1) for part in parts], 1)
 
 
-def some_cells(grids: Iterable[Tensor], count: int, images: int) -> Tensor:
+def sample_cells(grids: Iterable[Tensor], count: int, images: int) -> Tensor:
     """Return at most about `count` cells ``(m, channels)`` of grids ``(n, channels, h, w)``, evenly from all images."""
-    kept = []
+    sampled = []
     for batch in grids:
         cells = to_cells(batch)
         step = max(1, images * batch.shape[2] * batch.shape[3] // max(count, 1))
-        kept.append(cells[::step].clone())
-    return torch.cat(kept)
+        sampled.append(cells[::step].clone())
+    return torch.cat(sampled)
 
 
-def nearness(cells: Tensor, known: Tensor) -> Tensor:
-    """Return the mean cosine of cells ``(m, e)`` with the nearest of the directions ``(k, e)``."""
-    return (F.normalize(cells, dim=1) @ known.to(cells).T).amax(1).mean()
+def nearest_similarity(cells: Tensor, prototypes: Tensor) -> Tensor:
+    """Return the mean cosine of cells ``(m, e)`` with the nearest of the prototypes ``(k, e)``."""
+    return (F.normalize(cells, dim=1) @ prototypes.to(cells).T).amax(1).mean()

@@ -18,8 +18,8 @@ from partswap.models.model_name import LIBRARIES, ModelName
 from partswap.models.names import class_names, placeholder_names
 from partswap.models.outputs import outputs_of
 from partswap.models.precision import device_of, dtype_of
+from partswap.models.preprocess_options import PreprocessOptions
 from partswap.models.preprocessing import as_preprocess
-from partswap.models.stated import Stated
 from partswap.models.zoo import find_architecture, load_model
 
 
@@ -37,7 +37,7 @@ def open_classifier(
         A file, or ``"default"`` for official ones; a name from the zoo needs them.
     names : list of str, mapping or path, optional
         Names of its classes, if it does not say them itself (see `partswap.models.names.class_names`).
-    preprocess : Preprocess, Stated or what `as_preprocess` takes, optional
+    preprocess : Preprocess, PreprocessOptions or what `as_preprocess` takes, optional
         How its images are prepared, if it does not say that itself.
     """
     if not model.strip():
@@ -71,7 +71,7 @@ def open_classifier(
 
 def _prepared_as(preprocess: Any, model: nn.Module, usual: Preprocess | None = None) -> Preprocess:
     """Return how a model's images are prepared, as a user says it; `usual` is what is known, if the model is silent."""
-    if isinstance(preprocess, Stated):
+    if isinstance(preprocess, PreprocessOptions):
         return preprocess.of(model, usual)
     return usual if preprocess is None and usual is not None else as_preprocess(preprocess, model)
 
@@ -115,7 +115,7 @@ def check_architecture(name: str) -> None:
         find_architecture(name)
 
 
-def anchored(model: str) -> str:
+def absolute_name(model: str) -> str:
     """Return the name of a model with the absolute path of a file or folder in it."""
     name = ModelName.parse(model, folders=False)
     return model if name.kind == "architecture" else name.located(_absolute)

@@ -19,8 +19,8 @@ from partswap.utils.progress import Track, no_progress
 
 #: Logarithms stop here: a probability that is 0 in float32 has no logarithm.
 SMALLEST = 1e-30
-_COMPANY = (
-    "what the model returns for an image depends on the others in its batch (dynamic quantisation does that, for one): "
+_DEPENDS_ON_BATCH = (
+    "what the model returns for an image depends on the others in its batch (dynamic quantization does that, for one): "
     "images and swaps are evaluated one by one, which is slow."
 )
 _FEATURES = (
@@ -98,9 +98,9 @@ def cut_as_logits(
         inspection.check_classifier()
         rows = _rows(inspection.record.logits, len(inspection.record.probe))
         if activation == "sigmoid":
-            fitting, note = _sigmoid_fitted(model, rows, inspection.record.probe)
+            fitting, note = _sigmoids_as_logits(model, rows, inspection.record.probe)
         else:
-            fitting, note = _fitted(model, rows, inspection.record.probe)
+            fitting, note = _with_logits(model, rows, inspection.record.probe)
         inspection = inspection if fitting is model else ModelInspection(fitting, probe)
         inspection.check_logits()
         notes = [] if note is None else [note]
@@ -109,13 +109,13 @@ def cut_as_logits(
         advance(1)
         name = None if layer is None else layer_name(fitting, _logits_inside(fitting, layer))
         cut = cut_inspected(inspection, name, advance=advance)
-        if _minds_company(fitting, inspection):
-            cut, notes = one_by_one(cut), [*notes, Note("batch", _COMPANY)]
+        if _depends_on_batch(fitting, inspection):
+            cut, notes = one_by_one(cut), [*notes, Note("batch", _DEPENDS_ON_BATCH)]
         return fitting, cut, notes
 
 
-def _minds_company(model: nn.Module, inspection: ModelInspection) -> bool:
-    """Tell whether the logits of an image become others with another image beside it, as after dynamic quantisation."""
+def _depends_on_batch(model: nn.Module, inspection: ModelInspection) -> bool:
+    """Tell whether the logits of an image become others with another image beside it, as after dynamic quantization."""
     probe, logits = inspection.record.probe, inspection.record.logits
     found = outputs_of(model, torch.cat([probe[:1], 10 * probe[1:]]))
     return found is not None and not equal_outputs(found[:1], logits[:1].to(found.dtype), 1e-4)
@@ -138,10 +138,10 @@ def as_logits(model: nn.Module, probe: Tensor) -> tuple[nn.Module, Note | None]:
     """
     if probe.device.type == "meta":
         return model, None
-    return _fitted(model, outputs_of(model, probe), probe)
+    return _with_logits(model, outputs_of(model, probe), probe)
 
 
-def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
+def _with_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
     """Return a model that gives logits instead of the `rows` that it gives for the probe."""
     if rows is None:
         return model, None
@@ -168,10 +168,10 @@ def _fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Mo
     return model, None
 
 
-def _sigmoid_fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
+def _sigmoids_as_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
     """Return a model that gives the logits of one sigmoid per class, where it gives the probabilities themselves."""
     if rows is None or rows.shape[1] == 1:
-        return _fitted(model, rows, probe)
+        return _with_logits(model, rows, probe)
     strong = outputs_of(model, 30 * probe)
     seen = rows if strong is None else torch.cat([rows, strong])
     if not bool(((seen >= 0) & (seen <= 1)).all()):
@@ -179,7 +179,7 @@ def _sigmoid_fitted(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tup
     return Sigmoids(model), Note("outputs", "the model returns one sigmoid per class; their logits are explained.")
 
 
-def many_labels(*logits: Tensor) -> bool:
+def looks_multi_label(*logits: Tensor) -> bool:
     """Tell whether the logits of images ``(n, classes)`` look like those of several labels per image.
 
     Cross-entropy hardly moves the mean of the logits from where it began, near 0; one sigmoid per class, most of them

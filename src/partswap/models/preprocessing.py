@@ -23,7 +23,7 @@ def preprocess_for(model: nn.Module) -> Preprocess:
     """Return the preprocessing a model was trained with.
 
     timm models carry theirs, models of Hugging Face that of their folder, and any model may have an attribute
-    `preprocess` (see `as_preprocess`). For others it is assumed, and says so: as for ImageNet (short side 256, centre
+    `preprocess` (see `as_preprocess`). For others it is assumed, and says so: as for ImageNet (short side 256, center
     224), of other channels than three pixels of 0 to 1.
     """
     _check_no_step(model)
@@ -61,7 +61,7 @@ def assumption(preprocess: Preprocess) -> str:
     )
 
 
-def misfit(error: InputError, model: nn.Module, preprocess: Preprocess) -> InputError:
+def suggest_input_size(error: InputError, model: nn.Module, preprocess: Preprocess) -> InputError:
     """Return the error of a model that fails on what `preprocess` makes, with a size and channels that it takes."""
     shadow, where = shadow_copy(model), next((p.device for p in model.parameters()), None)
     shapes = ((p, make_probe(shadow, p.probe().to(where))) for p in _others(model, preprocess))

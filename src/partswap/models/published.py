@@ -15,7 +15,7 @@ from partswap.models.weights import load_strictly, read_weights
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedWeights:
     """A file of weights as its authors lay it out; what is neither backbone nor head in it is an error."""
 
     url: str | None  #: where the official file is; None if there is none, so that a local one must be given

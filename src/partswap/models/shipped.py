@@ -15,8 +15,8 @@ from partswap.inputs.preprocess import Preprocess
 from partswap.models.small import SmallAuxiliary, SmallResNet, SmallVGG
 
 #: Mean and standard deviation the images are standardised with, all channels alike.
-STANDARDISE = (0.45, 0.25)
-PREPROCESS = Preprocess(224, mean=(STANDARDISE[0],) * 3, std=(STANDARDISE[1],) * 3)
+NORMALIZATION = (0.45, 0.25)
+PREPROCESS = Preprocess(224, mean=(NORMALIZATION[0],) * 3, std=(NORMALIZATION[1],) * 3)
 
 
 def build(which: str) -> nn.Module:
@@ -46,7 +46,7 @@ def weights_path(which: str) -> Path:
     return Path(str(resources.files("partswap.models"))) / "weights" / f"aviary_{which}.safetensors"
 
 
-def normalise(images: Tensor) -> Tensor:
+def normalize(images: Tensor) -> Tensor:
     """Return uint8 images ``(n, 3, h, w)`` as the shipped networks want them."""
-    mean, std = STANDARDISE
+    mean, std = NORMALIZATION
     return images.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)

@@ -1,6 +1,6 @@
 """Several networks as one: each sees the same images, standardised as it wants them.
 
-What two networks know of a cell differs; an auxiliary may be made of layers of both.
+Two networks describe a cell differently; an auxiliary may be made of layers of both.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from partswap.inputs.preprocess import Preprocess
 
 #: Joins what names the networks: ``"imagenet_resnet50,efficientnet_lite0"``.
-BESIDE = ","
+SEPARATOR = ","
 
 
 class SideBySide(nn.Module):
-    """Images ``(n, 3, H, W)``, standardised as the first network wants them, to what the last one says.
+    """Images ``(n, 3, H, W)``, standardised as the first network wants them, to the outputs of the last one.
 
-    It is there for its layers, ``networks.0.layer4`` and so on, which `Trunks` takes out.
+    It is there for its layers, ``networks.0.layer4`` and so on, which `LayerExtractors` takes out.
     """
 
     def __init__(self, networks: Sequence[nn.Module], preprocesses: Sequence[Preprocess]) -> None:
@@ -40,23 +40,23 @@ class SideBySide(nn.Module):
         self.register_buffer("shifts", torch.stack(shifts).view(-1, 1, 3, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return what the last network says."""
-        said = images
+        """Return the outputs of the last network; all of them run."""
+        outputs = images
         for network, size, scale, shift in zip(self.networks, self.sizes, self.scales, self.shifts, strict=True):
-            own = images * scale + shift
-            if tuple(own.shape[2:]) != size:
-                own = F.interpolate(own, size, mode="bilinear", align_corners=False, antialias=True)
-            said = network(own)
-        return said
+            inputs = images * scale + shift
+            if tuple(inputs.shape[2:]) != size:
+                inputs = F.interpolate(inputs, size, mode="bilinear", align_corners=False, antialias=True)
+            outputs = network(inputs)
+        return outputs
 
 
 def networks_of(layers: Sequence[str]) -> list[list[int]]:
     """Return the numbers of the layers of each network; names without a network are of a single one."""
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for number, layer in enumerate(layers):
         network = re.match(r"networks\.\d+\.", layer)
-        found.setdefault(network[0] if network else "", []).append(number)
-    return list(found.values())
+        numbers.setdefault(network[0] if network else "", []).append(number)
+    return list(numbers.values())
 
 
 def layers_of(number: int, layers: Sequence[str]) -> list[str]:
@@ -65,6 +65,6 @@ def layers_of(number: int, layers: Sequence[str]) -> list[str]:
     return [layer.removeprefix(prefix) for layer in layers if layer.startswith(prefix)]
 
 
-def joined(layers: Sequence[Sequence[str]]) -> list[str]:
+def prefixed_layers(layers: Sequence[Sequence[str]]) -> list[str]:
     """Return the names of every network's layers as `SideBySide` has them."""
-    return [f"networks.{number}.{layer}" for number, own in enumerate(layers) for layer in own]
+    return [f"networks.{number}.{layer}" for number, names in enumerate(layers) for layer in names]

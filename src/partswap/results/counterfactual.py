@@ -382,7 +382,7 @@ class Counterfactual:
         was = f", nor the image it is from ({frame.size[0]} x {frame.size[1]})" if frame else ""
         raise ShapeError(
             f"an image of {picture.width} x {picture.height} pixels is not what the model saw ({saw}){was}.",
-            "Pass the image itself, or what Preprocess.canvas(image) returns.",
+            "Pass the image itself, or what Preprocess.crop(image) returns.",
         )
 
     def plot(self, path: str | Path | IO[Any] | None = None, *, kind: str = "edits", **more: Any) -> Figure:

@@ -19,7 +19,7 @@ from partswap.utils.registry import registered
 
 if TYPE_CHECKING:
     # Only there, and where they are used: the command line reads the fields below, and must not wait for torch.
-    from partswap.models.stated import Stated
+    from partswap.models.preprocess_options import PreprocessOptions
     from partswap.search import Method
 
 #: Which images are explained, by whether the model gets them right.
@@ -239,12 +239,12 @@ class RunConfig(BaseModel):
         return built
 
     @property
-    def stated(self) -> Stated | None:
+    def stated(self) -> PreprocessOptions | None:
         """What is said of the model's preprocessing, None if nothing is."""
-        from partswap.models.stated import Stated
+        from partswap.models.preprocess_options import PreprocessOptions
 
-        said = Stated(**{name: getattr(self, name) for name in PREPARATION})
-        return None if said == Stated() else said
+        said = PreprocessOptions(**{name: getattr(self, name) for name in PREPARATION})
+        return None if said == PreprocessOptions() else said
 
     def record(self) -> dict[str, Any]:
         """Return all fields as plain values."""

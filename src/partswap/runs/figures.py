@@ -28,10 +28,10 @@ def with_pictures(cf: Counterfactual, task: Task, data: Dataset, preprocess: Pre
     used = set(used_distractors(cf))
     blank = Image.new("RGB", preprocess.shape[::-1])
     donors = [
-        preprocess.canvas(data.image(index)) if position in used else blank
+        preprocess.crop(data.image(index)) if position in used else blank
         for position, index in enumerate(task.distractors[: cf.distractors])
     ]
-    return replace(cf, pictures=Pictures(preprocess.canvas(data.image(task.query)), donors))
+    return replace(cf, pictures=Pictures(preprocess.crop(data.image(task.query)), donors))
 
 
 def draw_examples(explained: Sequence[tuple[Task, Counterfactual]], bench: RunContext, path: Path) -> Path:

@@ -165,7 +165,7 @@ class WorkerPayload:
         images = sorted({image for task in tasks for image in (task.query, *task.distractors)})
         if any(method.wants_parts for method in methods.values()):
             parts = {image: bench.facts.parts(image) for image in images}
-        canvas = explainer.preprocess.canvas
+        canvas = explainer.preprocess.crop
         pictures = {image: _png(canvas(bench.data.image(image))) for image in images} if pixel else None
         return cls(
             FrozenNetwork.of(_bare(bench.classifier.model)),

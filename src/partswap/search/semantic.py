@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from partswap.grid import to_cells
-from partswap.models.multi_layer import blended
+from partswap.models.multi_layer import normalized_layers
 from partswap.search.settings import SearchSettings, Temperature
 
 #: ``tau="auto"`` is this share of the standard deviation of the cosines ...
@@ -36,7 +36,7 @@ def centered(query_aux: Tensor, distractor_aux: Tensor, widths: Sequence[int]) -
     """Return the same grids with each layer of `widths` channels centered on all their cells, and of length 1."""
     grids = torch.cat([query_aux[None], distractor_aux])
     cells = to_cells(grids)
-    rows = blended(cells, widths, cells.mean(0))
+    rows = normalized_layers(cells, widths, cells.mean(0))
     stacked = rows.view(len(grids), *grids.shape[2:], -1).permute(0, 3, 1, 2)
     return stacked[0], stacked[1:]
 

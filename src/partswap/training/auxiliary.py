@@ -26,9 +26,15 @@ from partswap.errors import SettingError
 from partswap.features.encode import BATCH, auxiliary_features, fitted_auxiliary, prefetch
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary
-from partswap.models.auxiliaries.learned import TrainedAuxiliary, anchored, blend_of, open_source, record_training
+from partswap.models.auxiliaries.trained import (
+    TrainedAuxiliary,
+    absolute_networks,
+    multi_layer_features_of,
+    open_networks,
+    record_training,
+)
 from partswap.models.fingerprint import weights_digest
-from partswap.models.multi_layer import COMPONENTS, nearness
+from partswap.models.multi_layer import COMPONENTS, nearest_similarity
 from partswap.models.precision import device_of
 from partswap.training.session import finish, load_if_finished
 from partswap.utils.progress import Advance, Track, no_progress, tracked
@@ -118,28 +124,33 @@ def train_auxiliary(
     make_folder(out, place="out")
     with locked(out, wait=True):
         write_json(out / "training.json", {"kind": TrainedAuxiliary.kind, **settings}, place="out")
-        opened = open_source(start)
+        opened = open_networks(start)
         view = canvas or _view(opened.preprocess)
         known_images: dict[str, Any] = {"cache": cache, "track": track}
         fitted = fitted_auxiliary(data, opened, view, components=recipe.components, **known_images)
-        blend = blend_of(fitted).looking(both_ways=recipe.both_ways, smoothing=recipe.smoothing)
+        blend = multi_layer_features_of(fitted).with_options(flip_average=recipe.both_ways, smoothing=recipe.smoothing)
         fitted = replace(fitted, model=blend)
         grids = auxiliary_features(data, fitted, view, blend.trunks.grid, precision=recipe.precision, **known_images)
         cells = torch.from_numpy(np.array(grids, np.float32)).flatten(2).transpose(1, 2)
         matrix, mutual = learn_map(cells, recipe, track=track)
         mapped = F.normalize(cells.flatten(0, 1) @ matrix.T, dim=1)
         known = typical(mapped, KNOWN, recipe.seed)
-        model = blend.mapped(matrix.T, known)
-        one_way = replace(opened, model=model.looking(smoothing=recipe.smoothing))  # both ways all are found again
+        model = blend.projected(matrix.T, known)
+        one_way = replace(opened, model=model.with_options(smoothing=recipe.smoothing))  # both ways all are found again
         record = {
             **settings,
             "images": len(data),
             "mutual": mutual,
             "mirrored": mirrored(one_way, data, view, track=track),
-            "familiar": float(nearness(mapped, known)),
+            "familiar": float(nearest_similarity(mapped, known)),
         }
         made = TrainedAuxiliary(
-            model, anchored(start), blend.layers, weights_digest(blend.trunks), opened.preprocess, record=record
+            model,
+            absolute_networks(start),
+            blend.layers,
+            weights_digest(blend.trunks),
+            opened.preprocess,
+            record=record,
         )
         finish(made, out)
     record_training(out, data.fingerprint(), cache)

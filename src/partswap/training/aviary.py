@@ -23,7 +23,7 @@ from partswap.data.sets.aviary import Aviary
 from partswap.errors import SettingError
 from partswap.grid import GridShape, resize_grid
 from partswap.models.precision import autocast, fast_precision
-from partswap.models.shipped import STANDARDISE, build, normalise
+from partswap.models.shipped import NORMALIZATION, build, normalize
 from partswap.models.small import SmallResNet, SmallVGG
 from partswap.models.weights import write_tensors
 
@@ -125,7 +125,7 @@ def _fit_classifier(model: SmallVGG | SmallResNet, images: Tensor, labels: Tenso
         pixels = _shifted(pixels, generator)
         gain = 0.85 + 0.3 * torch.rand(len(chosen), 1, 1, 1, generator=generator)
         with autocast(fast_precision()):
-            grid = model.features(normalise(pixels).mul_(gain))
+            grid = model.features(normalize(pixels).mul_(gain))
             logits, guess = model.classify(grid).float(), coach(grid.mean((2, 3))).float()
         own, coached = (F.cross_entropy(x, labels[chosen], label_smoothing=0.05) for x in (logits, guess))
         return own + 0.5 * coached
@@ -149,7 +149,7 @@ def _shifted(pixels: Tensor, generator: torch.Generator, most: int = 20) -> Tens
 @torch.inference_mode()
 def _accuracy(model: nn.Module) -> float:
     data = Aviary("test", per_class=20)
-    found = torch.cat([model(normalise(x)).argmax(1) for x in _images(data).split(64)])
+    found = torch.cat([model(normalize(x)).argmax(1) for x in _images(data).split(64)])
     return float((found == torch.from_numpy(data.labels())).float().mean())
 
 
@@ -200,7 +200,7 @@ def _fit_auxiliary(model: nn.Module, images: Tensor, epochs: int, seed: int) -> 
         x = images[chosen].float() / 255
         maps = [_random_affine(len(x), generator) for _ in range(2)]
         views = [_recolour(_warp(x, m), generator) for m in maps]
-        both = torch.cat(views).sub(STANDARDISE[0]).div(STANDARDISE[1])
+        both = torch.cat(views).sub(NORMALIZATION[0]).div(NORMALIZATION[1])
         with autocast(fast_precision()):
             grids = model(both.contiguous(memory_format=torch.channels_last)).float()
         contrast, cluster = _auxiliary_losses(grids, maps, prototypes, generator)
@@ -257,7 +257,7 @@ def part_matching(model: nn.Module, *, count: int = 120, grid: int = 7) -> float
     data = Aviary("test", per_class=math.ceil(count / 40))
     samples = [data[i] for i in range(count)]
     images = torch.from_numpy(np.stack([np.asarray(s.image) for s in samples])).permute(0, 3, 1, 2)
-    features = torch.cat([model(normalise(x)) for x in images.split(40)])
+    features = torch.cat([model(normalize(x)) for x in images.split(40)])
     shape = GridShape(grid, grid)
     cells = F.normalize(resize_grid(features, shape).flatten(2).transpose(1, 2), dim=2)
     held = [cell_facts(sample, shape).keypoints or () for sample in samples]

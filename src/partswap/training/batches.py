@@ -15,7 +15,7 @@ from partswap.cut.network import Cut
 from partswap.data.base import Dataset, Sample
 from partswap.data.geometry import RandomView, on_canvas
 from partswap.data.subset import Subset
-from partswap.features.encode import fill, halved_grids, prefetch
+from partswap.features.encode import fill_store, halved_grids, prefetch
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import autocast, device_of
@@ -179,7 +179,7 @@ class BatchSource:
             full = {**key, "preprocess": usual.key(), "view": which}
             store = Store(self.cache or default_cache(), f"trunk-{trunk.layer}-{view}", full, len(views.data))
             title = f"{trunk.layer} {views.data.split} {view}"
-            fill(store, lambda index: views.tensor(index, view), compute, title, self.track)
+            fill_store(store, lambda index: views.tensor(index, view), compute, title, self.track)
             return [store.array(name) for name in ("grids", "contexts") if name in store.names]
 
         return [stored(view) for view in range(count)]

@@ -20,7 +20,7 @@ from partswap.data.subset import held_out
 from partswap.errors import SettingError
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.checkpoints import Classifier
-from partswap.models.open import anchored
+from partswap.models.open import absolute_name
 from partswap.models.outputs import outputs_of
 from partswap.models.precision import device_of, training_device
 from partswap.training.batches import Batch
@@ -83,7 +83,7 @@ def train_classifier(
     accuracy = session.accuracy(test)
     record |= {"train_images": len(train), "test_images": len(test), "accuracy": accuracy}
     made = Classifier(
-        session.model, anchored(plan.architecture), list(train.classes), session.feed.preprocess, record=record
+        session.model, absolute_name(plan.architecture), list(train.classes), session.feed.preprocess, record=record
     )
     finish(made, out, accelerator)
     console.print(f"{plan.architecture}: {accuracy:.1%} of {len(test)} test images right, saved {out}", highlight=False)

@@ -36,29 +36,29 @@ class Failures:
         if on_error not in get_args(OnError):
             raise SettingError(f"on_error is {on_error!r}.", "Use 'raise' or 'skip'.")
         self.on_error = on_error
-        self.found: list[Failure] = []
+        self.failures: list[Failure] = []
 
     @contextmanager
-    def of(self, index: int, name: str) -> Iterator[None]:
+    def collecting(self, index: int, name: str) -> Iterator[None]:
         """Keep an error that is raised within, if it is one of partswap's."""
         try:
             yield
         except PartswapError as error:
-            self.found.append(Failure(index, name, error))
+            self.failures.append(Failure(index, name, error))
 
-    def settle(self, results: Sequence[Any]) -> str | None:
+    def raise_or_note(self, results: Sequence[Any]) -> str | None:
         """Raise one error about all of them, or return it as a note; None if nothing went wrong."""
-        if not self.found:
+        if not self.failures:
             return None
-        self.found.sort(key=lambda failure: failure.index)
-        named = "; ".join(str(failure).rstrip(".") for failure in self.found[:NAMED])
-        more = f"; and {len(self.found) - NAMED} more" if len(self.found) > NAMED else ""
-        text = f"{len(self.found)} of {len(results)} images could not be explained: {named}{more}."
+        self.failures.sort(key=lambda failure: failure.index)
+        named = "; ".join(str(failure).rstrip(".") for failure in self.failures[:NAMED])
+        more = f"; and {len(self.failures) - NAMED} more" if len(self.failures) > NAMED else ""
+        text = f"{len(self.failures)} of {len(results)} images could not be explained: {named}{more}."
         if self.on_error == "skip":
             return text
         raise UnexplainedError(
             text,
             "This error has the others (`results`) and what went wrong (`failures`); on_error='skip' goes without it.",
-            tuple(self.found),
+            tuple(self.failures),
             tuple(results),
-        ) from self.found[0].error
+        ) from self.failures[0].error

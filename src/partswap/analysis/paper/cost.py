@@ -41,7 +41,7 @@ def cost(lab: TableContext) -> Result:
             "partswap, screened, first edit": both + screened_macs(evaluator, whole, screened),
         }
         if auxiliary is not None:
-            inputs = auxiliary.inputs([bench.classifier.preprocess.canvas(bench.data.image(0))])
+            inputs = auxiliary.inputs([bench.classifier.preprocess.crop(bench.data.image(0))])
             with torch.no_grad():
                 channels = auxiliary.forward(inputs).shape[1]
             ways["semantic term"] = (1 + count) * module_macs(auxiliary.model, inputs) + candidates * channels

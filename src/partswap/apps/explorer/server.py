@@ -276,7 +276,7 @@ def _picture(service: ExplorerService, key: str, side: int) -> bytes:
         box = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
         picture = image.resize((side, side), Image.Resampling.BICUBIC, box)
     except PartswapError:  # it warps the image: the picture is no rectangle of it
-        picture = preprocess.canvas(image).resize((side, side), Image.Resampling.BICUBIC)
+        picture = preprocess.crop(image).resize((side, side), Image.Resampling.BICUBIC)
     out = io.BytesIO()
     picture.save(out, "JPEG", quality=88)
     return out.getvalue()

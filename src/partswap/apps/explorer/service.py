@@ -320,7 +320,7 @@ class ExplorerService:
         keys = [view.key, *(str(k) if number in used else None for number, k in enumerate(indices))]
         blank = Image.new("RGB", self.explainer.preprocess.shape[::-1])
         sources = [blank if key is None else self.image(key) for key in keys]
-        canvases = [image if image is blank else self.explainer.preprocess.canvas(image) for image in sources]
+        canvases = [image if image is blank else self.explainer.preprocess.crop(image) for image in sources]
         return replace(cf, pictures=Pictures(canvases[0], canvases[1:], sources, self.explainer.preprocess))
 
 

@@ -7,12 +7,17 @@ from torch import nn
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
 from partswap.models.multi_layer import feature_extractor
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 from partswap.models.zoo import load_model
 
 
 def resnet50_auxiliary(
-    name: str, published: Published, choice: AuxiliaryChoice, *, zoo: str = "torchvision:resnet50", size: int = 224
+    name: str,
+    published: PublishedWeights,
+    choice: AuxiliaryChoice,
+    *,
+    zoo: str = "torchvision:resnet50",
+    size: int = 224,
 ) -> Auxiliary:
     """Return the zoo's ResNet-50 with published weights, by default cut before its final pooling."""
     model = load_model(zoo)

@@ -8,9 +8,9 @@ from importlib import metadata
 from partswap.errors import FileFormatError, MissingDependencyError
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(None, prefix="pre.", heads=("fc.",))
+PUBLISHED = PublishedWeights(None, prefix="pre.", heads=("fc.",))
 # The side imgsim brings images to. It takes OpenCV's BGR and turns it into RGB, which images here are already.
 SIZE = 350
 

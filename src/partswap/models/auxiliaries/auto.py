@@ -9,8 +9,8 @@ from importlib import import_module
 from partswap.cut.layer_extractor import PLUS, default_auxiliary_layers
 from partswap.errors import PartswapError, SettingError
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.auxiliaries.learned import find_auxiliary_for, load_learned
-from partswap.models.published import Published, local_file
+from partswap.models.auxiliaries.trained import find_auxiliary_for, load_trained_auxiliary
+from partswap.models.published import PublishedWeights, local_file
 from partswap.models.small import SmallResNet, SmallVGG
 
 #: Trained without labels, best first.
@@ -34,10 +34,10 @@ def auto(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxili
         return _noted("aviary", "trained on these birds, without labels", explained)
     folder = find_auxiliary_for(explained.data) if explained.data is not None else None
     if folder is not None:
-        return replace(load_learned(folder), note=f"auxiliary: {folder}, trained on these images.")
+        return replace(load_trained_auxiliary(folder), note=f"auxiliary: {folder}, trained on these images.")
     problem = ""
     for name in SELF_SUPERVISED:
-        published: Published = import_module(f"partswap.models.auxiliaries.{name}").PUBLISHED
+        published: PublishedWeights = import_module(f"partswap.models.auxiliaries.{name}").PUBLISHED
         allowed = os.environ.get(DOWNLOAD) == "1" and not problem
         if local_file(published.url) is None and not allowed:
             continue

@@ -14,7 +14,7 @@ from partswap.cut.shadow_copy import shadow_copy
 from partswap.errors import ShapeError
 from partswap.grid import to_cells
 from partswap.inputs.preprocess import Preprocess
-from partswap.models.multi_layer import MultiLayerFeatures, nearness
+from partswap.models.multi_layer import MultiLayerFeatures, nearest_similarity
 from partswap.models.precision import device_of
 from partswap.utils.progress import Track, no_progress, tracked
 from partswap.utils.registry import Registry
@@ -24,7 +24,7 @@ from partswap.utils.registry import Registry
 TAU_TOKENS = 0.2
 
 
-class Readable(Protocol):
+class ImageSource(Protocol):
     """Images by number."""
 
     def image(self, index: int) -> Image:
@@ -42,11 +42,11 @@ class Auxiliary:
     model : torch.nn.Module
         From images ``(n, 3, H, W)`` to a grid ``(n, e, h, w)``.
     preprocess : Preprocess
-        What the model wants its images to be like: the size the classifier's canvas is brought to, mean and std.
+        What the model wants its images to be like: the size the classifier's picture is brought to, mean and std.
     tau : float
         The temperature that suits its cosines, for methods that do not find it themselves.
-    usual : float, optional
-        How alike the cells it learned from are to what it knows of them (see `familiarity`).
+    typical_similarity : float, optional
+        The mean cosine of the cells it was trained on with the nearest of its prototypes (see `familiarity`).
     note : str
         What to tell the user about it: why it was chosen, and what would be better.
     """
@@ -55,7 +55,7 @@ class Auxiliary:
     model: nn.Module
     preprocess: Preprocess
     tau: float = 0.1
-    usual: float | None = None
+    typical_similarity: float | None = None
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -64,36 +64,37 @@ class Auxiliary:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Channels of the layers that are side by side in its grids and not yet centred; empty if there is one."""
+        """Channels of the layers that are side by side in its grids and not yet centered; empty if there is one."""
         return (
             tuple(self.model.widths) if isinstance(self.model, MultiLayerFeatures) and not self.model.is_fitted else ()
         )
 
     def familiarity(self, grids: Tensor) -> float | None:
-        """Return how alike cells are to those it learned from: 1 is as alike as those to each other, None if unknown.
+        """Return how similar cells are to those it was trained on: 1 is as similar as those, None if that is unknown.
 
         `grids` are its own, ``(n, e, h, w)``.
         """
-        if self.usual is None or not isinstance(self.model, MultiLayerFeatures) or not len(self.model.known):
+        model = self.model
+        if self.typical_similarity is None or not isinstance(model, MultiLayerFeatures) or not len(model.prototypes):
             return None
-        return float(nearness(to_cells(grids), self.model.known)) / self.usual
+        return float(nearest_similarity(to_cells(grids), model.prototypes)) / self.typical_similarity
 
-    def inputs(self, canvases: Sequence[Image | Tensor]) -> Tensor:
-        """Return images as the classifier sees them as the batch ``(n, channels, H, W)`` that the model gets.
+    def inputs(self, pictures: Sequence[Image | Tensor]) -> Tensor:
+        """Return the batch ``(n, channels, H, W)`` that the model gets of the classifier's pictures.
 
-        They are pictures, or the classifier's own inputs where a picture cannot hold all channels.
+        Where a picture cannot hold all channels, they are the classifier's own inputs.
         """
-        tensors = [canvas for canvas in canvases if isinstance(canvas, Tensor)]
+        tensors = [picture for picture in pictures if isinstance(picture, Tensor)]
         if tensors:
             return torch.stack(tensors).to(device_of(self.model))
         size = self.preprocess.shape[::-1]
         # Resized, never cropped: cells of both grids must show the same places.
-        resized = [canvas.resize(size, Resampling.BILINEAR) for canvas in canvases if not isinstance(canvas, Tensor)]
-        return torch.stack([self.preprocess.tensor(canvas) for canvas in resized]).to(device_of(self.model))
+        resized = [p.resize(size, Resampling.BILINEAR) for p in pictures if not isinstance(p, Tensor)]
+        return torch.stack([self.preprocess.tensor(picture) for picture in resized]).to(device_of(self.model))
 
-    def reader(self, data: Readable, preprocess: Preprocess) -> Callable[[int], Tensor]:
+    def reader(self, data: ImageSource, preprocess: Preprocess) -> Callable[[int], Tensor]:
         """Return what makes the model's input of an image of a data set, as a classifier with `preprocess` sees it."""
-        return lambda index: self.inputs([preprocess.canvas(data.image(index))])[0]
+        return lambda index: self.inputs([preprocess.crop(data.image(index))])[0]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the grids ``(n, e, h, w)`` of a batch that `inputs` made."""
@@ -107,11 +108,11 @@ class Auxiliary:
         return grids
 
     @torch.no_grad()
-    def grids(self, canvases: Sequence[Image | Tensor], *, batch: int = 32, track: Track = no_progress) -> Tensor:
-        """Return the auxiliary grids ``(n, e, h, w)`` of images as the classifier sees them."""
+    def grids(self, pictures: Sequence[Image | Tensor], *, batch: int = 32, track: Track = no_progress) -> Tensor:
+        """Return the auxiliary grids ``(n, e, h, w)`` of the classifier's pictures (see `inputs`)."""
         grids = []
-        chunks = [canvases[start : start + batch] for start in range(0, len(canvases), batch)]
-        for chunk in tracked(chunks, "auxiliary features", track, total=len(canvases), size=len):
+        chunks = [pictures[start : start + batch] for start in range(0, len(pictures), batch)]
+        for chunk in tracked(chunks, "auxiliary features", track, total=len(pictures), size=len):
             grids.append(self.forward(self.inputs(chunk)))
         return torch.cat(grids)
 
@@ -128,11 +129,12 @@ class AuxiliaryChoice:
     @classmethod
     def parse(cls, text: str) -> AuxiliaryChoice:
         """Read ``name``, ``name=weights`` or ``name=weights@layer``; an empty weights part keeps the official ones."""
-        name, _, rest = text.partition("=")
-        name, at, layer = name.partition("@") if not rest else (name, "", "")
-        if rest:
-            rest, at, layer = rest.partition("@")
-        return cls(name, rest or None, layer if at else None)
+        name, _, source = text.partition("=")
+        if not source:
+            name, at, layer = name.partition("@")
+        else:
+            source, at, layer = source.partition("@")
+        return cls(name, source or None, layer if at else None)
 
     def __str__(self) -> str:
         """Return what `parse` reads."""
@@ -150,11 +152,11 @@ class ClassifierContext:
     data: str | None = None  #: fingerprint of the images it was trained on, if that is known
 
 
-class Builder(Protocol):
+class AuxiliaryBuilder(Protocol):
     """What is registered: makes an auxiliary as it was chosen; official weights and its usual layer by default."""
 
     def __call__(self, choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxiliary:
         """Return the auxiliary."""
 
 
-AUXILIARIES: Registry[Builder] = Registry("auxiliary", "partswap.models.auxiliaries")
+AUXILIARIES: Registry[AuxiliaryBuilder] = Registry("auxiliary", "partswap.models.auxiliaries")

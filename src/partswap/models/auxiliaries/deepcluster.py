@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(
+PUBLISHED = PublishedWeights(
     "https://dl.fbaipublicfiles.com/deepcluster/deepclusterv2_800ep_pretrain.pth.tar",
     heads=("projection_head.", "prototypes."),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(
+PUBLISHED = PublishedWeights(
     "https://dl.fbaipublicfiles.com/dino/dino_resnet50_pretrain/dino_resnet50_pretrain.pth",
     prefix="backbone.",  # in a full checkpoint, of which the teacher is taken
     heads=("fc.", "head."),

@@ -6,9 +6,9 @@ from partswap import _vision
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.multi_layer import feature_extractor
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(
+PUBLISHED = PublishedWeights(
     "https://dl.fbaipublicfiles.com/dino/dino_deitsmall16_pretrain/dino_deitsmall16_pretrain.pth",
     prefix="backbone.",  # in a full checkpoint, of which the teacher is taken
     heads=("head.",),

@@ -12,9 +12,9 @@ from partswap import _vision
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.multi_layer import feature_extractor
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(
+PUBLISHED = PublishedWeights(
     "https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/dinov2_vits14_pretrain.pth",
     heads=("mask_token",),
 )

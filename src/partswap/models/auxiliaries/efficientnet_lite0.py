@@ -6,9 +6,9 @@ from partswap import _vision
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
 from partswap.models.multi_layer import feature_extractor
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(
+PUBLISHED = PublishedWeights(
     "https://github.com/rwightman/pytorch-image-models/releases/download/v0.1-weights/tf_efficientnet_lite0-0aa007d2.pth",
     heads=("classifier.",),
 )

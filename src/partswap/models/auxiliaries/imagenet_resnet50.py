@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
 # torchvision's IMAGENET1K_V1
-PUBLISHED = Published("https://download.pytorch.org/models/resnet50-0676ba61.pth", heads=("fc.",))
+PUBLISHED = PublishedWeights("https://download.pytorch.org/models/resnet50-0676ba61.pth", heads=("fc.",))
 
 
 @AUXILIARIES.register("imagenet_resnet50")

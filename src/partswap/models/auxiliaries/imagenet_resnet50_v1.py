@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from partswap.models.auxiliaries._resnet50 import resnet50_auxiliary
 from partswap.models.auxiliaries.base import AUXILIARIES, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.published import Published
+from partswap.models.published import PublishedWeights
 
-PUBLISHED = Published(None, heads=("fc.",))
+PUBLISHED = PublishedWeights(None, heads=("fc.",))
 
 
 @AUXILIARIES.register("imagenet_resnet50_v1")

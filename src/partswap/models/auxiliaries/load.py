@@ -11,7 +11,7 @@ from partswap.cut.layer_extractor import LayerExtractor
 from partswap.errors import FileFormatError, LayerError, SettingError, UnknownNameError, suggest
 from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries.base import AUXILIARIES, TAU_TOKENS, Auxiliary, AuxiliaryChoice, ClassifierContext
-from partswap.models.auxiliaries.learned import is_learned, load_learned
+from partswap.models.auxiliaries.trained import is_trained_auxiliary, load_trained_auxiliary
 from partswap.models.multi_layer import feature_extractor
 from partswap.models.open import is_architecture, open_classifier
 from partswap.models.preprocessing import preprocess_for
@@ -66,10 +66,10 @@ def build_auxiliary(choice: AuxiliaryChoice, explained: ClassifierContext | None
     folder = Path(choice.name)
     if choice.name in AUXILIARIES:
         auxiliary = AUXILIARIES.get(choice.name)(choice, explained)
-    elif folder.is_dir() and is_learned(folder):
+    elif folder.is_dir() and is_trained_auxiliary(folder):
         if choice.layer is not None:
             raise LayerError(f"{folder} was trained on its own layers.", "Leave the layer out, or train another one.")
-        auxiliary = load_learned(folder, choice.weights)
+        auxiliary = load_trained_auxiliary(folder, choice.weights)
     else:
         auxiliary = _of_model(choice.name, choice.weights, choice.layer)
     if choice.tau is None:

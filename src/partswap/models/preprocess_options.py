@@ -22,7 +22,7 @@ IMAGENET = Preprocess(224, 256)
 
 
 @dataclass(frozen=True)
-class Stated:
+class PreprocessOptions:
     """What is said of a preprocessing; what is None is as the model says it, or assumed.
 
     Attributes
@@ -70,7 +70,7 @@ class Stated:
             values = changes.get(name, getattr(base, name))
             changes[name] = values * longest if len(values) == 1 else values
         if isinstance(base, CustomPreprocess):
-            if self == Stated(self.preprocess):
+            if self == PreprocessOptions(self.preprocess):
                 return base
             raise SettingError(
                 f"the images are prepared by {base.label}, whose size, mean and std are its own.",
@@ -86,7 +86,7 @@ class Stated:
         if self.preprocess not in (None, "0-1"):
             return as_preprocess(_read(str(self.preprocess)), model)
         unprepared = isinstance(model, HuggingFaceClassifier) and model.unprepared
-        if usual is None and unprepared and self != Stated():
+        if usual is None and unprepared and self != PreprocessOptions():
             usual = replace(IMAGENET, assumed="as for ImageNet")
         known = preprocess_for(model) if usual is None else usual
         if self.preprocess is None:

@@ -20,7 +20,7 @@ from partswap.models.auxiliaries.base import Auxiliary, AuxiliaryChoice
 from partswap.models.checkpoints import Trained, load_trained, read_about
 from partswap.models.fingerprint import weights_digest
 from partswap.models.multi_layer import STATE, MultiLayerFeatures
-from partswap.models.side_by_side import BESIDE, SideBySide, joined, layers_of
+from partswap.models.side_by_side import SEPARATOR, SideBySide, layers_of, prefixed_layers
 from partswap.utils.store import default_cache, read_json, write_json
 
 #: Folder of the cache with notes on what was trained where.
@@ -41,15 +41,17 @@ class TrainedAuxiliary(Trained):
     def build(about: Mapping[str, Any]) -> nn.Module:
         """Return the network below, up to the layers."""
         start = about["architecture"]
-        blend = blend_of(open_source(_at_layers(start, about["layers"])))
-        if weights_digest(blend.trunks) != about["weights"]:
-            names = " or ".join(AuxiliaryChoice.parse(one).name for one in start.split(BESIDE))
+        features = multi_layer_features_of(open_networks(_at_layers(start, about["layers"])))
+        if weights_digest(features.trunks) != about["weights"]:
+            names = " or ".join(choice.name for choice in _choices(start))
             raise PartswapError(
                 f"{names} has other weights than when the auxiliary was trained.",
                 "Give those it was trained on: FOLDER=WEIGHTS; or train it again.",
             )
-        recipe = about["record"]["recipe"]  # older ones do not say how they look
-        return blend.looking(both_ways=recipe.get("both_ways", False), smoothing=recipe.get("smoothing", 0.0))
+        recipe = about["record"]["recipe"]  # older files have neither option
+        return features.with_options(
+            flip_average=recipe.get("both_ways", False), smoothing=recipe.get("smoothing", 0.0)
+        )
 
     def stored(self) -> dict[str, Tensor]:
         """Return what was learned; the network below has a file of its own."""
@@ -60,46 +62,48 @@ class TrainedAuxiliary(Trained):
         """Return the network with what was learned put in."""
         assert isinstance(model, MultiLayerFeatures)
         try:
-            # Older ones are of one network, and have nothing to turn.
-            mean, basis, offset, known = (state[name] for name in STATE[:4])
-            return model.with_state(mean, basis, offset, known, state.get("turn"))
+            # Older files are of one network, and have no projection.
+            mean, basis, offset, prototypes = (state[name] for name in STATE[:4])
+            return model.with_state(mean, basis, offset, prototypes, state.get("turn"))
         except (KeyError, ShapeError) as error:
             raise FileFormatError(f"{where} does not hold what model.json tells of.", "Train it again.") from error
 
 
-def open_source(start: str) -> Auxiliary:
+def open_networks(start: str) -> Auxiliary:
     """Return the layers of a network, or of several, side by side and not fitted yet; by default the usual ones.
 
     `start` is ``"NAME=WEIGHTS@LAYER+LAYER"``; several are joined by commas.
     """
-    opened = [_opened(AuxiliaryChoice.parse(one)) for one in start.split(BESIDE)]
+    opened = [_opened(choice) for choice in _choices(start)]
     if len(opened) == 1:
         return opened[0]
-    blends = [blend_of(one) for one in opened]
-    together = SideBySide([blend.trunks.shadow for blend in blends], [one.preprocess for one in opened])
-    layers, first = joined([blend.layers for blend in blends]), opened[0].preprocess
-    return Auxiliary(
-        BESIDE.join(one.name for one in opened), MultiLayerFeatures(together, layers, size=first.shape), first
+    parts, preprocesses = [multi_layer_features_of(part) for part in opened], [part.preprocess for part in opened]
+    networks = SideBySide([part.trunks.shadow for part in parts], preprocesses)
+    features = MultiLayerFeatures(
+        networks, prefixed_layers([part.layers for part in parts]), size=preprocesses[0].shape
     )
+    return Auxiliary(SEPARATOR.join(part.name for part in opened), features, preprocesses[0])
+
+
+def _choices(start: str) -> list[AuxiliaryChoice]:
+    return [AuxiliaryChoice.parse(text) for text in start.split(SEPARATOR)]
 
 
 def _at_layers(start: str, layers: Sequence[str]) -> str:
-    """Return what `open_source` reads, with the layers that a folder names."""
-    choices = [AuxiliaryChoice.parse(one) for one in start.split(BESIDE)]
-    own = [list(layers)] if len(choices) == 1 else [layers_of(k, layers) for k in range(len(choices))]
-    named = [replace(one, layer=PLUS.join(names)) for one, names in zip(choices, own, strict=True)]
-    return BESIDE.join(map(str, named))
+    """Return what `open_networks` reads, with the layers that a folder names."""
+    choices = _choices(start)
+    names = [list(layers)] if len(choices) == 1 else [layers_of(k, layers) for k in range(len(choices))]
+    return SEPARATOR.join(str(replace(choice, layer=PLUS.join(n))) for choice, n in zip(choices, names, strict=True))
 
 
-def anchored(start: str) -> str:
+def absolute_networks(start: str) -> str:
     """Return the networks of `start` without their layers, files and folders by absolute paths."""
-    found = []
-    for one in start.split(BESIDE):
-        choice = AuxiliaryChoice.parse(one)
+    texts = []
+    for choice in _choices(start):
         name = str(Path(choice.name).absolute()) if Path(choice.name).is_dir() else choice.name
         weights = choice.weights and str(Path(choice.weights).absolute())
-        found.append(str(AuxiliaryChoice(name, weights)))
-    return BESIDE.join(found)
+        texts.append(str(AuxiliaryChoice(name, weights)))
+    return SEPARATOR.join(texts)
 
 
 def _opened(choice: AuxiliaryChoice) -> Auxiliary:
@@ -118,44 +122,48 @@ def _opened(choice: AuxiliaryChoice) -> Auxiliary:
     return build_auxiliary(choice)
 
 
-def blend_of(auxiliary: Auxiliary) -> MultiLayerFeatures:
+def multi_layer_features_of(auxiliary: Auxiliary) -> MultiLayerFeatures:
     """Return the layers an auxiliary is made of."""
     assert isinstance(auxiliary.model, MultiLayerFeatures)  # it was opened with several
     return auxiliary.model
 
 
-def is_learned(folder: Path) -> bool:
+def is_trained_auxiliary(folder: Path) -> bool:
     """Tell whether a folder holds a trained auxiliary, finished or not."""
-    told = [folder / name for name in ("model.json", "training.json") if (folder / name).exists()]
-    about = read_json(told[0]) if told else None
+    records = [folder / name for name in ("model.json", "training.json") if (folder / name).exists()]
+    about = read_json(records[0]) if records else None
     return isinstance(about, dict) and about.get("kind") == TrainedAuxiliary.kind
 
 
-def load_learned(folder: str | Path, weights: str | None = None) -> Auxiliary:
+def load_trained_auxiliary(folder: str | Path, weights: str | None = None) -> Auxiliary:
     """Return the auxiliary in a folder; `weights` is where those of the network below are, if not where they were."""
     changes = {}
     if weights is not None:
-        was = read_about(TrainedAuxiliary, Path(folder))["architecture"].split(BESIDE)
-        files = weights.split(BESIDE)
-        if len(files) != len(was):
+        choices = _choices(read_about(TrainedAuxiliary, Path(folder))["architecture"])
+        files = weights.split(SEPARATOR)
+        if len(files) != len(choices):
             raise SettingError(
-                f"{folder} is made of {len(was)} networks, and {len(files)} files of weights are named.",
+                f"{folder} is made of {len(choices)} networks, and {len(files)} files of weights are named.",
                 "Name one for each, joined by commas.",
             )
-        named = [replace(AuxiliaryChoice.parse(one), weights=file) for one, file in zip(was, files, strict=True)]
-        changes = {"architecture": BESIDE.join(map(str, named))}
-    learned = load_trained(TrainedAuxiliary, folder, **changes)
-    return Auxiliary(Path(folder).name, learned.model, learned.preprocess, usual=learned.record["familiar"])
+        located = [replace(choice, weights=file) for choice, file in zip(choices, files, strict=True)]
+        changes = {"architecture": SEPARATOR.join(map(str, located))}
+    trained = load_trained(TrainedAuxiliary, folder, **changes)
+    similarity = trained.record["familiar"]
+    return Auxiliary(Path(folder).name, trained.model, trained.preprocess, typical_similarity=similarity)
 
 
 def record_training(folder: Path, data: str, cache: Path | None = None) -> None:
-    """Note that the auxiliary in a folder was trained on images of this fingerprint, for ``auto`` to find it."""
-    notes = (cache or default_cache()) / NOTES
-    write_json(notes / f"{data}.json", {"folder": str(folder.absolute())}, place="cache")
+    """Store in the cache on which images, by fingerprint, the auxiliary in a folder was trained; ``auto`` reads it."""
+    write_json(_note(data, cache), {"folder": str(folder.absolute())}, place="cache")
 
 
 def find_auxiliary_for(data: str, cache: Path | None = None) -> Path | None:
     """Return the folder of an auxiliary that was trained on images of this fingerprint, if it is still there."""
-    note = (cache or default_cache()) / NOTES / f"{data}.json"
+    note = _note(data, cache)
     folder = Path(read_json(note)["folder"]) if note.is_file() else None
     return folder if folder is not None and (folder / "model.json").is_file() else None
+
+
+def _note(data: str, cache: Path | None) -> Path:
+    return (cache or default_cache()) / NOTES / f"{data}.json"

@@ -13,8 +13,8 @@ from partswap import Preprocess, _vision, open_dataset
 from partswap.cli.main import app
 from partswap.cli.options import console, say_skipped
 from partswap.errors import FileFormatError, SettingError
+from partswap.models.preprocess_options import PreprocessOptions
 from partswap.models.preprocessing import preprocess_for
-from partswap.models.stated import Stated
 from partswap.models.zoo import published_preprocess
 from partswap.runs.config import RunConfig
 
@@ -50,7 +50,7 @@ def prepare(image):
     ],
 )
 def test_what_is_said_is_on_top_of_what_the_model_says(said, prepared):
-    found = Stated(**said).of(nn.Conv2d(3, 4, 3))
+    found = PreprocessOptions(**said).of(nn.Conv2d(3, 4, 3))
     assert found == prepared
     assert bool(found.assumed) == (not {"preprocess", "mean"} & set(said))
 
@@ -67,20 +67,20 @@ def test_files_say_it(tmp_path):
         "timm.json": Preprocess(64, 64, ZEROS, ONES),
         "model.json": Preprocess(48),
     }.items():
-        assert Stated(str(tmp_path / name)).of(model) == expected
-    function = Stated(f"{tmp_path}/own.py:prepare")
+        assert PreprocessOptions(str(tmp_path / name)).of(model) == expected
+    function = PreprocessOptions(f"{tmp_path}/own.py:prepare")
     assert function.of(nn.Conv2d(1, 4, 3)).channels == 1
     for wrong, says in {
-        Stated("nowhere.json"): "imagenet, 0-1, a JSON file",
-        Stated(size="9x"): "--size is '9x'",
-        Stated(function.preprocess, size=9): "prepared by prepare, whose size",
+        PreprocessOptions("nowhere.json"): "imagenet, 0-1, a JSON file",
+        PreprocessOptions(size="9x"): "--size is '9x'",
+        PreprocessOptions(function.preprocess, size=9): "prepared by prepare, whose size",
     }.items():
         with pytest.raises(SettingError, match=says):
             wrong.of(nn.Conv2d(1, 4, 3))
     with pytest.raises(SettingError, match="--mean is 'a,b'"):  # before there is a model
-        Stated(mean="a,b")
+        PreprocessOptions(mean="a,b")
     with pytest.raises(FileFormatError, match="is no JSON"):
-        Stated(str(tmp_path / "bad.json")).of(model)
+        PreprocessOptions(str(tmp_path / "bad.json")).of(model)
 
 
 def test_every_command_that_takes_a_model_takes_how_its_images_are_prepared():
@@ -101,7 +101,7 @@ def test_a_run_records_what_was_said_and_nothing_else(tmp_path):
     assert bare.stated is None
     assert "size" not in bare.record()
     said = bare.with_(size="32", preprocess="0-1")
-    assert said.stated == Stated("0-1", "32")
+    assert said.stated == PreprocessOptions("0-1", "32")
     assert RunConfig.from_record(said.record()) == said
     assert {"size", "preprocess"} <= set(said.deciding())
 
