@@ -138,12 +138,12 @@ class MissingDependencyError(PartswapError, ImportError):
     """An optional package is needed for what was asked."""
 
 
-def suggest(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+def suggest(name: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     """Return ``"Did you mean 'a' or 'b'?"`` for the known names nearest to `name`, or ``""``.
 
     Names that begin with it come first, then those that hold it, then those that are spelled alike.
     """
-    names, typed = list(known), name.lower()
+    names, typed = list(candidates), name.lower()
     holding = [n for n in names if len(typed) > 2 and typed in n.lower()]
     holding.sort(key=lambda n: not n.lower().startswith(typed))
     close = list(dict.fromkeys([*holding, *difflib.get_close_matches(name, names, n=limit, cutoff=0.5)]))[:limit]

@@ -94,9 +94,9 @@ class EncodedImages:
         return _opened, ({**plain, **self.files}, tuple(self.names), self.auxiliary)
 
     @classmethod
-    def of_files(cls, files: Mapping[str, NDArray[Any]], **rest: Any) -> EncodedImages:
+    def of_files(cls, files: Mapping[str, NDArray[Any]], **fields: Any) -> EncodedImages:
         """Return features that lie in memory-mapped arrays, by name."""
-        return _opened({name: MemmapRef.of(array) for name, array in files.items()}, (), **rest)
+        return _opened({name: MemmapRef.of(array) for name, array in files.items()}, (), **fields)
 
 
 def _opened(
@@ -201,8 +201,8 @@ def _is_grid_of_classifier(auxiliary: Auxiliary, encoder: Encoder) -> bool:
     trunk, cut = auxiliary.model, encoder.cut
     if not isinstance(trunk, LayerExtractor) or trunk.layer != cut.layer or auxiliary.preprocess != encoder.preprocess:
         return False
-    mine, theirs = ({p.data_ptr() for p in m.parameters()} for m in (cut.features, trunk))
-    return bool(mine) and mine <= theirs
+    of_cut, of_auxiliary = ({p.data_ptr() for p in m.parameters()} for m in (cut.features, trunk))
+    return bool(of_cut) and of_cut <= of_auxiliary
 
 
 def classifier_features(
@@ -289,14 +289,14 @@ def fitted_auxiliary(
     What was fitted is kept in the cache: another number of threads would give other last bits. One that is fitted
     already, or has one layer, is returned as it is.
     """
-    blend = auxiliary.model
-    if not isinstance(blend, MultiLayerFeatures) or blend.is_fitted:
+    features = auxiliary.model
+    if not isinstance(features, MultiLayerFeatures) or features.is_fitted:
         return auxiliary
     key = {
         "what": "fitted layers",
         "data": data.fingerprint(),
         "split": data.split,
-        "layers": model_fingerprint(blend.trunks),
+        "layers": model_fingerprint(features.trunks),
         "preprocess": [preprocess.key(), auxiliary.preprocess.key()],
         "components": components,
     }
@@ -309,19 +309,19 @@ def fitted_auxiliary(
 
             def grids() -> Iterator[Tensor]:
                 for inputs in prefetch(chunks, auxiliary.reader(data, preprocess)):
-                    yield blend.raw(inputs.to(device_of(blend))).cpu()
+                    yield features.raw(inputs.to(device_of(features))).cpu()
                     advance(len(inputs))
 
-            found = blend.fitted(sample_cells(grids(), FITTED_CELLS, len(chosen)), components)
-        write_tensors(state, {name: getattr(found, name) for name in ("mean", "basis", "offset")}, place="cache")
-    kept = read_weights(state)
-    return replace(auxiliary, model=blend.with_state(kept["mean"], kept["basis"], kept["offset"]))
+            fitted = features.fitted(sample_cells(grids(), FITTED_CELLS, len(chosen)), components)
+        write_tensors(state, {name: getattr(fitted, name) for name in ("mean", "basis", "offset")}, place="cache")
+    tensors = read_weights(state)
+    return replace(auxiliary, model=features.with_state(tensors["mean"], tensors["basis"], tensors["offset"]))
 
 
 def halved_grids(grids: FeatureGrids, who: str) -> dict[str, Tensor]:
     """Return what a store keeps of grids: ``grids``, and ``contexts`` if there are any, in half precision."""
-    kept = {"grids": grids.values, "contexts": grids.context}
-    return {name: halved(values, who) for name, values in kept.items() if values is not None}
+    tensors = {"grids": grids.values, "contexts": grids.context}
+    return {name: halved(values, who) for name, values in tensors.items() if values is not None}
 
 
 def fill_store(
@@ -339,8 +339,8 @@ def fill_store(
         # Batches begin at multiples of their size, so a run that was killed computes the very same batches.
         chunks = [range(start, min(start + batch, store.count)) for start in range(store.done, store.count, batch)]
         for inputs in tracked(prefetch(chunks, read), title, track, total=store.count, done=store.done, size=len):
-            found = compute(inputs)
-            store.append(**{name: rows.cpu().numpy() for name, rows in found.items()})
+            arrays = compute(inputs)
+            store.append(**{name: rows.cpu().numpy() for name, rows in arrays.items()})
 
 
 def prefetch(chunks: Sequence[Sequence[int]], read: Callable[[int], Tensor]) -> Iterator[Tensor]:

@@ -33,19 +33,19 @@ def encode_images(
 ) -> EncodedImages:
     """Return the features and auxiliary features of images that `read_images` read."""
     inputs, pictures, frames = zip(*rows, strict=True)
-    found, logits = [], []
+    batches, logits = [], []
     with torch.inference_mode(), track("features", len(inputs)) as advance:
         for batch in stacked(inputs).split(batch_size):
             grids = encoder.cut.features(batch.to(encoder.device))
             logits.append(encoder.cut.head(grids))
-            found.append(grids)
+            batches.append(grids)
             advance(len(batch))
     # Cloned out of inference mode, so that gradients may flow through them later.
-    contexts = [grids.context for grids in found if grids.context is not None]
+    contexts = [grids.context for grids in batches if grids.context is not None]
     auxiliary = encoder.auxiliary
     whole = auxiliary is None or encoder.preprocess.pictured or auxiliary.preprocess.pictured
     return EncodedImages(
-        torch.cat([grids.values for grids in found]).clone(),
+        torch.cat([grids.values for grids in batches]).clone(),
         torch.cat(logits).clone(),
         torch.cat(contexts).clone() if contexts else None,
         auxiliary.grids(pictures if whole else inputs, track=track) if auxiliary else None,

@@ -231,9 +231,9 @@ def find_images(places: Iterable[str | PathLike[str]]) -> list[Path]:
         else:
             raise ImageError(f"there is no image or folder {place}.", "Check the path.")
     if not files:
-        rest = unread_text(searched)
+        unread = unread_text(searched)
         raise NoDistractorsError(
-            f"no images in {', '.join(map(str, searched))}{f' ({rest})' if rest else ''}.",
+            f"no images in {', '.join(map(str, searched))}{f' ({unread})' if unread else ''}.",
             f"Folders are searched for {', '.join(sorted(image_suffixes()))}.",
         )
     return files
@@ -249,8 +249,8 @@ def unread_text(images: Any) -> str:
     for place in places:
         folder = Path(place) if isinstance(place, str | PathLike) else None
         if folder is not None and folder.is_dir():
-            known = image_suffixes() | BESIDES
-            files += [p for p in folder.rglob("*") if p.suffix.lower() not in known and p.is_file()]
+            expected = image_suffixes() | BESIDES
+            files += [p for p in folder.rglob("*") if p.suffix.lower() not in expected and p.is_file()]
     files = sorted(p for p in files if not p.name.startswith("."))
     if not files:
         return ""

@@ -119,8 +119,8 @@ class Preprocess:
         high, wide = self.shape
         numbers = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
         squashed = ", squashed" if self.fit == "squash" else ""
-        short = f"short side {self.resize}, center " if self.resize and not squashed else ""
-        return f"{short}{wide} x {high}{squashed}, mean {next(numbers)}, std {next(numbers)}"
+        resized = f"short side {self.resize}, center " if self.resize and not squashed else ""
+        return f"{resized}{wide} x {high}{squashed}, mean {next(numbers)}, std {next(numbers)}"
 
     def probe(self) -> Tensor:
         """Return two images of noise of the shape that the model gets, ``(2, channels, height, width)``."""
@@ -164,9 +164,9 @@ class Preprocess:
     def geometry(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
         """Return how an image of ``(width, height)`` is resized and where it is cropped: width, height, left, top."""
         high, wide = self.shape
-        short = min(high, wide)
-        needed = self.resize or short
-        scales = needed * wide / short / size[0], needed * high / short / size[1]
+        short_side = min(high, wide)
+        needed = self.resize or short_side
+        scales = needed * wide / short_side / size[0], needed * high / short_side / size[1]
         if self.fit == "crop":
             scales = (max(scales), max(scales))
         width, height = max(round(size[0] * scales[0]), wide), max(round(size[1] * scales[1]), high)

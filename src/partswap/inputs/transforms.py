@@ -48,10 +48,10 @@ class CustomPreprocess(Preprocess):
         if channels == 1 and len(run(Image.fromarray(noise))) != 1:
             run = _Run(function, label, channels, "L")
         _check_repeats(function, run, Image.fromarray(noise), label)
-        first, other = run(Image.fromarray(noise)), run(Image.fromarray(noise[:, :200]))
-        if first.shape != other.shape:
+        first, second = run(Image.fromarray(noise)), run(Image.fromarray(noise[:, :200]))
+        if first.shape != second.shape:
             raise SettingError(
-                f"{label} makes {tuple(first.shape)} of one image and {tuple(other.shape)} of another.",
+                f"{label} makes {tuple(first.shape)} of one image and {tuple(second.shape)} of another.",
                 "Let it resize and crop to one size.",
             )
         dark, light = (run(Image.new("RGB", (320, 240), (v, v, v))).flatten(1) for v in (0, 255))
@@ -75,11 +75,11 @@ class CustomPreprocess(Preprocess):
         """Return what caches are kept under: what the function makes of a few images."""
         import hashlib
 
-        made = hashlib.blake2b(digest_size=12)
+        summary = hashlib.blake2b(digest_size=12)
         for seed, (high, wide) in enumerate([(240, 320), (500, 333), (64, 64)]):
             noise = np.random.default_rng(seed).integers(0, 256, (high, wide, 3), np.uint8)
-            made.update(self.function(Image.fromarray(noise)).numpy().tobytes())
-        return f"CustomPreprocess({made.hexdigest()})"
+            summary.update(self.function(Image.fromarray(noise)).numpy().tobytes())
+        return f"CustomPreprocess({summary.hexdigest()})"
 
     def record(self) -> dict[str, Any]:
         """Return it as plain values, for files; the function is only named."""
@@ -134,8 +134,8 @@ class CustomPreprocess(Preprocess):
         return read_image(source)
 
     def _prepared(self, image: Image.Image | NDArray[np.uint8]) -> tuple[Tensor, Image.Image]:
-        made = self.function(read_image(image))
-        return made, self.picture(made)
+        tensor = self.function(read_image(image))
+        return tensor, self.picture(tensor)
 
 
 @dataclass(frozen=True)
@@ -149,24 +149,26 @@ class _Run:
 
     def __call__(self, image: Image.Image) -> Tensor:
         try:
-            made = self.function(image.convert(self.mode))
+            result = self.function(image.convert(self.mode))
         except Exception as error:  # it is anybody's code
             raise SettingError(
                 f"{self.label} fails on an image ({type(error).__name__}: {error}).",
                 "Pass a function from a PIL image to a tensor (channels, height, width).",
             ) from error
-        if isinstance(made, np.ndarray):
-            made = torch.from_numpy(made)
-        if isinstance(made, Tensor) and made.ndim == 4 and len(made) == 1:
-            made = made[0]
-        fits = isinstance(made, Tensor) and made.ndim == 3 and made.shape[0] in (1, 3, self.channels)
-        if not isinstance(made, Tensor) or not fits or not made.is_floating_point():
-            got = f"{tuple(made.shape)} {made.dtype}" if isinstance(made, Tensor) else f"a {type(made).__name__}"
+        if isinstance(result, np.ndarray):
+            result = torch.from_numpy(result)
+        if isinstance(result, Tensor) and result.ndim == 4 and len(result) == 1:
+            result = result[0]
+        fits = isinstance(result, Tensor) and result.ndim == 3 and result.shape[0] in (1, 3, self.channels)
+        if not isinstance(result, Tensor) or not fits or not result.is_floating_point():
+            got = (
+                f"{tuple(result.shape)} {result.dtype}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
+            )
             raise SettingError(
                 f"{self.label} returns {got}.",
                 "Let it end with v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std).",
             )
-        return made.detach().as_subclass(Tensor).cpu().float()
+        return result.detach().as_subclass(Tensor).cpu().float()
 
 
 def _check_repeats(function: Any, run: _Run, image: Image.Image, label: str) -> None:

@@ -38,9 +38,9 @@ class Trained(ABC):
         return self.model.state_dict()
 
     @staticmethod
-    def restored(model: nn.Module, state: Mapping[str, Tensor], where: str) -> nn.Module:
-        """Return the network with what `stored` gave put in; `where` that was read, for messages."""
-        load_strictly(model, state, where, fix="It is not what model.json tells of: train it again.")
+    def restored(model: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module:
+        """Return the network with what `stored` gave put in; `path` is what was read, for messages."""
+        load_strictly(model, state, path, fix="It is not what model.json tells of: train it again.")
         return model
 
 
@@ -61,13 +61,13 @@ class Classifier(Trained):
 T = TypeVar("T", bound=Trained)
 
 
-def save_trained(made: Trained, folder: Path) -> Path:
+def save_trained(trained: Trained, folder: Path) -> Path:
     """Write weights first and ``model.json`` last, so that a folder with one is whole; returns the folder."""
     goes_on: dict[str, Any] = {"place": "out", "resumes": True}
-    write_tensors(folder / "model.safetensors", {k: v.detach().cpu() for k, v in made.stored().items()}, **goes_on)
-    told = {f.name: getattr(made, f.name) for f in fields(made) if f.name != "model"}
-    about = {name: value.record() if isinstance(value, Preprocess) else value for name, value in told.items()}
-    write_json(folder / "model.json", {"partswap": __version__, "kind": made.kind, **about}, **goes_on)
+    write_tensors(folder / "model.safetensors", {k: v.detach().cpu() for k, v in trained.stored().items()}, **goes_on)
+    values = {f.name: getattr(trained, f.name) for f in fields(trained) if f.name != "model"}
+    about = {name: value.record() if isinstance(value, Preprocess) else value for name, value in values.items()}
+    write_json(folder / "model.json", {"partswap": __version__, "kind": trained.kind, **about}, **goes_on)
     return folder
 
 
@@ -92,8 +92,8 @@ def load_trained(kind: type[T], folder: str | Path, **changes: Any) -> T:
     about = {**read_about(kind, folder), **changes}
     weights = folder / "model.safetensors"
     model = kind.restored(kind.build(about), read_weights(weights), str(weights))
-    told = {f.name: about[f.name] for f in fields(kind) if f.name != "model"}
-    return kind(**{**told, "model": model.eval(), "preprocess": recorded_preprocess(about["preprocess"], model)})
+    values = {f.name: about[f.name] for f in fields(kind) if f.name != "model"}
+    return kind(**{**values, "model": model.eval(), "preprocess": recorded_preprocess(about["preprocess"], model)})
 
 
 def load_classifier(folder: str | Path) -> Classifier:

@@ -41,9 +41,9 @@ def call_entrypoint(place: str, function: str, classes: int | None = None) -> An
     module = _module(place)
     build = getattr(module, function, None)
     if not callable(build):
-        known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise UnknownNameError(
-            f"{place} has no function {function!r}.", suggest(function, known) or f"It has: {', '.join(known)}."
+            f"{place} has no function {function!r}.", suggest(function, names) or f"It has: {', '.join(names)}."
         )
     options: dict[str, Any] = {}
     if classes is not None:

@@ -47,10 +47,10 @@ class HuggingFaceClassifier(nn.Module):
     @property
     def class_names(self) -> list[str] | None:
         """The names of its classes, if it has any but LABEL_0, LABEL_1, ..."""
-        found = getattr(self.config, "id2label", None)
-        if not isinstance(found, Mapping) or not found:
+        labels = getattr(self.config, "id2label", None)
+        if not isinstance(labels, Mapping) or not labels:
             return None
-        names = [str(found.get(k, found.get(str(k), k))) for k in range(len(found))]
+        names = [str(labels.get(k, labels.get(str(k), k))) for k in range(len(labels))]
         return None if all(name == f"LABEL_{k}" for k, name in enumerate(names)) else names
 
     def forward(self, images: Tensor) -> Tensor:
@@ -87,8 +87,8 @@ def adapt(hf_model: nn.Module) -> HuggingFaceClassifier:
             "Load the checkpoint with transformers.AutoModelForImageClassification.",
         )
     source = Path(str(getattr(hf_model.config, "_name_or_path", "") or ""))
-    known = source.is_dir() and (source / "preprocessor_config.json").exists()
-    return HuggingFaceClassifier(hf_model, read_processor(str(source)) if known else None)
+    has_processor = source.is_dir() and (source / "preprocessor_config.json").exists()
+    return HuggingFaceClassifier(hf_model, read_processor(str(source)) if has_processor else None)
 
 
 def is_classifier(model: nn.Module) -> bool:
@@ -116,9 +116,9 @@ def load_folder(source: str, classes: int | None = None) -> HuggingFaceClassifie
     kind = "model"
     try:
         options: dict[str, Any] = {"local_files_only": local}
-        told = transformers.AutoConfig.from_pretrained(source, **options)
-        kind = (told.architectures or [kind])[0]
-        if classes is not None and classes != told.num_labels:
+        config = transformers.AutoConfig.from_pretrained(source, **options)
+        kind = (config.architectures or [kind])[0]
+        if classes is not None and classes != config.num_labels:
             options |= {"num_labels": classes, "ignore_mismatched_sizes": True}
         options["output_loading_info"] = True
         with _quiet(transformers):  # what it says of layers that start anew was asked for, or is said by us
@@ -155,27 +155,27 @@ def is_processor(thing: Any) -> bool:
 
 def preprocess_of_processor(processor: Any) -> Preprocess:
     """Return what an image processor makes of images, exactly."""
-    own = getattr(processor, "image_processor", processor)
+    image_processor = getattr(processor, "image_processor", processor)
 
     def prepare(image: Image) -> Tensor:
-        pixels: Tensor = own(images=image, return_tensors="pt")["pixel_values"]
+        pixels: Tensor = image_processor(images=image, return_tensors="pt")["pixel_values"]
         return pixels
 
-    return CustomPreprocess.of(prepare, type(own).__name__)
+    return CustomPreprocess.of(prepare, type(image_processor).__name__)
 
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
     """Let transformers show neither progress nor remarks."""
     logging = transformers.utils.logging
-    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level, progress_shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
-        if shown:
+        if progress_shown:
             logging.enable_progress_bar()
 
 

@@ -75,12 +75,12 @@ def read_names(path: str | PathLike[str]) -> list[str]:
         raise FileFormatError(f"{str(path)!r} is not a path ({error}).", "Check it.") from error
     if path.suffix == ".json":
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except json.JSONDecodeError as error:
             raise FileFormatError(f"{path} is not JSON ({error}).", "Write a list of names.") from error
-        if isinstance(found, dict):
-            found = next((found[key] for key in NESTED if isinstance(found.get(key), dict | list)), found)
-        names = _of_mapping(found, str(path)) if isinstance(found, dict) else found
+        if isinstance(content, dict):
+            content = next((content[key] for key in NESTED if isinstance(content.get(key), dict | list)), content)
+        names = _of_mapping(content, str(path)) if isinstance(content, dict) else content
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise FileFormatError(f"{path} holds no list of names.", 'Write ["first class", "second class", ...].')
         return names
@@ -88,11 +88,11 @@ def read_names(path: str | PathLike[str]) -> list[str]:
     if not names:
         raise FileFormatError(f"{path} holds no names.", "Write one name per line.")
     split = [NUMBERED.fullmatch(line) for line in names]
-    found = [(int(match[1]), match[2] or "") for match in split if match]
-    if len(found) < len(names) or not any(name for _, name in found):  # numbers alone are names
+    pairs = [(int(match[1]), match[2] or "") for match in split if match]
+    if len(pairs) < len(names) or not any(name for _, name in pairs):  # numbers alone are names
         return names
-    numbers = [number for number, _ in found]
-    ordered = _in_order(found, str(path))
+    numbers = [number for number, _ in pairs]
+    ordered = _in_order(pairs, str(path))
     if numbers != sorted(numbers) and numbers == sorted(numbers, key=str):
         raise FileFormatError(
             f"the lines of {path} are sorted as text, {', '.join(map(str, numbers[:4]))}, ...: whether the number or "
@@ -102,42 +102,42 @@ def read_names(path: str | PathLike[str]) -> list[str]:
     return ordered
 
 
-def _of_mapping(found: Mapping[Any, Any], where: str) -> list[str]:
+def _of_mapping(mapping: Mapping[Any, Any], source: str) -> list[str]:
     """Return names by number: of ``{"0": name}``, of ``{"0": [id, name]}``, or of ``{name: 0}``."""
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in found.values()):
-        return _in_order([(number, str(name)) for name, number in found.items()], where)
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in mapping.values()):
+        return _in_order([(number, str(name)) for name, number in mapping.items()], source)
     pairs = []
-    for key, value in found.items():
+    for key, value in mapping.items():
         name = value[-1] if isinstance(value, list | tuple) and value else value
         if not str(key).isdecimal() or not isinstance(name, str):
             raise FileFormatError(
-                f"{where} maps {key!r} to {value!r}: that is no number of a class with its name.",
+                f"{source} maps {key!r} to {value!r}: that is no number of a class with its name.",
                 'Write {"0": "first class", ...} or {"first class": 0, ...}.',
             )
         pairs.append((int(key), name))
-    return _in_order(pairs, where)
+    return _in_order(pairs, source)
 
 
-def _in_order(pairs: Sequence[tuple[int, str]], where: str) -> list[str]:
+def _in_order(pairs: Sequence[tuple[int, str]], source: str) -> list[str]:
     """Return names in the order of their numbers, which begin with 0 or 1 and leave none out."""
     if not pairs:
         return []
     numbers = sorted(number for number, _ in pairs)
     for number, following in pairwise(numbers):
         if number == following:
-            raise FileFormatError(f"{where} names the class {number} twice.", "Give every class its own number.")
+            raise FileFormatError(f"{source} names the class {number} twice.", "Give every class its own number.")
     first = numbers[0]
     if first not in (0, 1) or numbers != list(range(first, first + len(numbers))):
         gap = next((k for k in range(first, numbers[-1]) if k not in numbers), first)
         raise FileFormatError(
-            f"{where} numbers {len(pairs)} classes from {first} to {numbers[-1]}, and does not name them one by one"
+            f"{source} numbers {len(pairs)} classes from {first} to {numbers[-1]}, and does not name them one by one"
             f"{f': {gap} is missing' if gap not in numbers else ''}.",
             "Name every class, from 0 or 1 on; a number that belongs to a name goes into a JSON list of names.",
         )
     named = dict(pairs)
     for number in numbers:
         if not named[number].strip():
-            raise FileFormatError(f"{where} has no name for the class {number}.", "Name every class.")
+            raise FileFormatError(f"{source} has no name for the class {number}.", "Name every class.")
     return [named[number] for number in numbers]
 
 

@@ -69,11 +69,11 @@ def open_classifier(
     return replace(opened, classes=class_list or opened.classes, preprocess=prepare)
 
 
-def _prepared_as(preprocess: Any, model: nn.Module, usual: Preprocess | None = None) -> Preprocess:
+def _prepared_as(preprocess: Any, model: nn.Module, default: Preprocess | None = None) -> Preprocess:
     """Return how a model's images are prepared, as a user says it; `usual` is what is known, if the model is silent."""
     if isinstance(preprocess, PreprocessOptions):
-        return preprocess.of(model, usual)
-    return usual if preprocess is None and usual is not None else as_preprocess(preprocess, model)
+        return preprocess.of(model, default)
+    return default if preprocess is None and default is not None else as_preprocess(preprocess, model)
 
 
 def describe(model: nn.Module, architecture: str, names: Any = None, preprocess: Any = None) -> Classifier:

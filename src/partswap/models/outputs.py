@@ -117,8 +117,8 @@ def cut_as_logits(
 def _depends_on_batch(model: nn.Module, inspection: ModelInspection) -> bool:
     """Tell whether the logits of an image become others with another image beside it, as after dynamic quantization."""
     probe, logits = inspection.record.probe, inspection.record.logits
-    found = outputs_of(model, torch.cat([probe[:1], 10 * probe[1:]]))
-    return found is not None and not equal_outputs(found[:1], logits[:1].to(found.dtype), 1e-4)
+    rows = outputs_of(model, torch.cat([probe[:1], 10 * probe[1:]]))
+    return rows is not None and not equal_outputs(rows[:1], logits[:1].to(rows.dtype), 1e-4)
 
 
 def _check_trained(model: nn.Module) -> None:
@@ -148,10 +148,10 @@ def _with_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[
     if rows.shape[1] == 1:
         # A logit leaves 0 to 1 sooner or later; strong inputs make it sooner.
         strong = outputs_of(model, 30 * probe)
-        seen = rows if strong is None else torch.cat([rows, strong])
-        probability = bool(((seen >= 0) & (seen <= 1)).all())
-        what = "a probability" if probability else "one logit"
-        text = f"the model returns {what}: class 1 is yes, class 0 is no."
+        outputs = rows if strong is None else torch.cat([rows, strong])
+        probability = bool(((outputs >= 0) & (outputs <= 1)).all())
+        kind = "a probability" if probability else "one logit"
+        text = f"the model returns {kind}: class 1 is yes, class 0 is no."
         return OneLogit(model, probability=probability), Note("outputs", text)
     certain = bool((rows >= 0).all()) and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
     if certain:
@@ -173,8 +173,8 @@ def _sigmoids_as_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) ->
     if rows is None or rows.shape[1] == 1:
         return _with_logits(model, rows, probe)
     strong = outputs_of(model, 30 * probe)
-    seen = rows if strong is None else torch.cat([rows, strong])
-    if not bool(((seen >= 0) & (seen <= 1)).all()):
+    outputs = rows if strong is None else torch.cat([rows, strong])
+    if not bool(((outputs >= 0) & (outputs <= 1)).all()):
         return model, None
     return Sigmoids(model), Note("outputs", "the model returns one sigmoid per class; their logits are explained.")
 
@@ -186,8 +186,8 @@ def looks_multi_label(*logits: Tensor) -> bool:
     off, moves it far below.
     """
     rows = torch.cat([part.float().cpu() for part in logits])
-    far = bool(rows.mean() < min(LOW, -float(rows.std(1).mean()))) and rows.shape[1] > 2
-    return far and 4 * int(((rows > 0).sum(1) > 1).sum()) >= len(rows)
+    low = bool(rows.mean() < min(LOW, -float(rows.std(1).mean()))) and rows.shape[1] > 2
+    return low and 4 * int(((rows > 0).sum(1) > 1).sum()) >= len(rows)
 
 
 def outputs_of(model: nn.Module, images: Tensor) -> Tensor | None:

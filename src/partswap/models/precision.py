@@ -14,14 +14,14 @@ Precision = Literal["float32", "bfloat16"]
 
 def training_device(name: str | None = None) -> torch.device:
     """Return where networks are trained: on a CUDA GPU if there is one, unless a kind of device is named."""
-    usual = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(usual if name is None else check_device(name))
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(default if name is None else check_device(name))
 
 
 def devices() -> list[str]:
     """Return the kinds of devices there are here, the fastest first."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    return [kind for kind, usable in there.items() if usable]
+    usable_here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    return [kind for kind, usable in usable_here.items() if usable]
 
 
 def check_device(name: str) -> str:

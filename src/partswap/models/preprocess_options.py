@@ -50,13 +50,13 @@ class PreprocessOptions:
             if getattr(self, name) is not None:
                 _numbers(name, str(getattr(self, name)))
 
-    def of(self, model: nn.Module, usual: Preprocess | None = None) -> Preprocess:
+    def of(self, model: nn.Module, default: Preprocess | None = None) -> Preprocess:
         """Return the preprocessing of a model; `usual` is what is known of it, by default what the model says.
 
         A file is ``preprocessor_config.json`` of Hugging Face, JSON with the fields of a `Preprocess` or of timm's
         configuration, or ``file.py:name``: a transform, or a function that takes nothing and returns one.
         """
-        base = self._base(model, usual)
+        base = self._base(model, default)
         changes: dict[str, Any] = {}
         if self.size is not None:
             changes |= {"size": _sides(str(self.size)), "resize": None}
@@ -76,23 +76,23 @@ class PreprocessOptions:
                 f"the images are prepared by {base.label}, whose size, mean and std are its own.",
                 "Say all of it: --preprocess imagenet, 0-1 or a file, and --size, --mean, --std.",
             )
-        known = self.preprocess is not None or self.mean is not None
-        return replace(base, **changes, assumed="" if known else base.assumed)
+        stated = self.preprocess is not None or self.mean is not None
+        return replace(base, **changes, assumed="" if stated else base.assumed)
 
-    def _base(self, model: nn.Module, usual: Preprocess | None) -> Preprocess:
+    def _base(self, model: nn.Module, default: Preprocess | None) -> Preprocess:
         """Return what sizes and numbers are changes of."""
         if self.preprocess == "imagenet":
             return IMAGENET
         if self.preprocess not in (None, "0-1"):
             return as_preprocess(_read(str(self.preprocess)), model)
         unprepared = isinstance(model, HuggingFaceClassifier) and model.unprepared
-        if usual is None and unprepared and self != PreprocessOptions():
-            usual = replace(IMAGENET, assumed="as for ImageNet")
-        known = preprocess_for(model) if usual is None else usual
+        if default is None and unprepared and self != PreprocessOptions():
+            default = replace(IMAGENET, assumed="as for ImageNet")
+        base = preprocess_for(model) if default is None else default
         if self.preprocess is None:
-            return known
-        channels = known.channels
-        return replace(known.declared(), mean=(0.0,) * channels, std=(1.0,) * channels)
+            return base
+        channels = base.channels
+        return replace(base.declared(), mean=(0.0,) * channels, std=(1.0,) * channels)
 
 
 def _sides(text: str) -> tuple[int, int]:
@@ -119,7 +119,7 @@ def _read(text: str) -> Any:
     if path.name == "preprocessor_config.json" and path.is_file():
         return read_processor(str(path.parent))
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(
             f"--preprocess is {text!r}, and there is no such file.",
@@ -127,8 +127,8 @@ def _read(text: str) -> Any:
         ) from error
     except ValueError as error:
         raise FileFormatError(f"{path} is no JSON ({error}).", "Give size, mean and std by name.") from error
-    if not isinstance(said, Mapping):
-        raise FileFormatError(f"{path} holds a {type(said).__name__}.", "Give size, mean and std by name.")
-    said = said.get("preprocess", said)  # a model.json has more than that
-    known = {f.name for f in fields(Preprocess)}
-    return Preprocess.of_record(said) if "function" in said or set(said) <= known else said
+    if not isinstance(content, Mapping):
+        raise FileFormatError(f"{path} holds a {type(content).__name__}.", "Give size, mean and std by name.")
+    content = content.get("preprocess", content)  # a model.json has more than that
+    names = {f.name for f in fields(Preprocess)}
+    return Preprocess.of_record(content) if "function" in content or set(content) <= names else content

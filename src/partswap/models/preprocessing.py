@@ -27,9 +27,9 @@ def preprocess_for(model: nn.Module) -> Preprocess:
     224), of other channels than three pixels of 0 to 1.
     """
     _check_no_step(model)
-    own = getattr(model, "preprocess", None)  # a model may carry it; a method of that name is something else
-    if own is not None and not inspect.ismethod(own):
-        return as_preprocess(own, model)
+    attribute = getattr(model, "preprocess", None)  # a model may carry it; a method of that name is something else
+    if attribute is not None and not inspect.ismethod(attribute):
+        return as_preprocess(attribute, model)
     if isinstance(model, HuggingFaceClassifier):
         if model.unprepared:
             raise PartswapError(
@@ -44,11 +44,11 @@ def preprocess_for(model: nn.Module) -> Preprocess:
             return Preprocess(224, 256, (0.0,) * channels, (1.0,) * channels, assumed="pixels of 0 to 1")
         return Preprocess(224, 256, assumed="as for ImageNet")
     embed = getattr(model, "patch_embed", None)
-    usual = of_timm(config, getattr(embed, "img_size", None))
+    preprocess = of_timm(config, getattr(embed, "img_size", None))
     published, classes = config.get("num_classes"), getattr(model, "num_classes", None)
     if published and classes and published != classes:
-        return replace(usual, assumed=f"as timm says of its weights for {published} classes, not {classes}")
-    return usual
+        return replace(preprocess, assumed=f"as timm says of its weights for {published} classes, not {classes}")
+    return preprocess
 
 
 def assumption(preprocess: Preprocess) -> str:
@@ -63,8 +63,8 @@ def assumption(preprocess: Preprocess) -> str:
 
 def suggest_input_size(error: InputError, model: nn.Module, preprocess: Preprocess) -> InputError:
     """Return the error of a model that fails on what `preprocess` makes, with a size and channels that it takes."""
-    shadow, where = shadow_copy(model), next((p.device for p in model.parameters()), None)
-    shapes = ((p, make_probe(shadow, p.probe().to(where))) for p in _others(model, preprocess))
+    shadow, device = shadow_copy(model), next((p.device for p in model.parameters()), None)
+    shapes = ((p, make_probe(shadow, p.probe().to(device))) for p in _others(model, preprocess))
     taken = next((p for p, probe in shapes if can_run(shadow, probe)), None)
     if taken is None:
         return InputError(error.problem, "Say what it takes: {preprocess=Preprocess(...)|--size, --mean and --std}.")
@@ -74,8 +74,8 @@ def suggest_input_size(error: InputError, model: nn.Module, preprocess: Preproce
         flags += f" --mean {numbers[0]} --std {numbers[1]}"
     if taken.channels != 3:
         values += f", mean={taken.mean}, std={taken.std}"
-    what = f"{taken.size} x {taken.size}, {taken.channels} channel{'s' * (taken.channels > 1)}"
-    fix = f"It takes images of {what}: say {{preprocess=Preprocess({values})|{flags}}}, and its mean and std."
+    size = f"{taken.size} x {taken.size}, {taken.channels} channel{'s' * (taken.channels > 1)}"
+    fix = f"It takes images of {size}: say {{preprocess=Preprocess({values})|{flags}}}, and its mean and std."
     return InputError(error.problem, fix)
 
 
@@ -131,9 +131,9 @@ def recorded_preprocess(record: Mapping[str, Any], model: nn.Module | None) -> P
     A file cannot hold a function; the model's own is taken if it makes the same of images.
     """
     if "function" in record and model is not None:
-        own = preprocess_for(model)
-        if own.record().get("key") == record.get("key", ""):
-            return own
+        preprocess = preprocess_for(model)
+        if preprocess.record().get("key") == record.get("key", ""):
+            return preprocess
     return Preprocess.of_record(record)
 
 

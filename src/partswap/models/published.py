@@ -40,8 +40,8 @@ class PublishedWeights:
     def backbone(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the backbone's tensors, in single precision."""
         named = {key.removeprefix(self.prefix): value for key, value in state.items()}
-        kept = {key: value for key, value in named.items() if not key.startswith(self.heads)}
-        return {key: value.float() if value.is_floating_point() else value for key, value in kept.items()}
+        tensors = {key: value for key, value in named.items() if not key.startswith(self.heads)}
+        return {key: value.float() if value.is_floating_point() else value for key, value in tensors.items()}
 
 
 def local_file(url: str | None) -> Path | None:

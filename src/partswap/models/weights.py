@@ -40,8 +40,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise
     except Exception as error:  # bytes that are no weights make a reader fail in any way
         # Of torch's long text only what was found counts: the rest is advice to load the file in an unsafe way.
-        said = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
-        reason = next(iter(said.strip().splitlines()), type(error).__name__)  # some have no message
+        text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
+        reason = next(iter(text.strip().splitlines()), type(error).__name__)  # some have no message
         raise FileFormatError(
             f"{path.name} cannot be read as weights ({reason[:200]}).",
             "Save a plain state dict: torch.save(model.state_dict(), path).",
@@ -63,21 +63,25 @@ def _unwrapped(state: Any, name: str) -> dict[str, Tensor]:
             state = state[wrapper]
     if not isinstance(state, Mapping) or not state or not all(isinstance(v, Tensor) for v in state.values()):
         raise FileFormatError(f"{name} holds no state dict.", "Save one: torch.save(model.state_dict(), path).")
-    found: dict[str, Tensor] = dict(state)
+    tensors: dict[str, Tensor] = dict(state)
     for prefix in _PREFIXES:
-        if all(key.startswith(prefix) for key in found):
-            found = {key.removeprefix(prefix): value for key, value in found.items()}
-    return found
+        if all(key.startswith(prefix) for key in tensors):
+            tensors = {key.removeprefix(prefix): value for key, value in tensors.items()}
+    return tensors
 
 
 def load_strictly(model: nn.Module, state: Mapping[str, Tensor], source: str, *, fix: str = "") -> None:
     """Load a state dict that must have every tensor of the model, in its shape, and no other."""
-    own = model.state_dict()
-    state = _prefixed(state, own)
+    model_state = model.state_dict()
+    state = _prefixed(state, model_state)
     # A counter that PyTorch versions before 0.4 did not have; nothing depends on it in eval mode.
-    missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
-    unknown = [key for key in state if key not in own]
-    shapes = [_misfit(key, state, own) for key in own if key in state and own[key].shape != state[key].shape]
+    missing = [key for key in model_state if key not in state and not key.endswith("num_batches_tracked")]
+    unknown = [key for key in state if key not in model_state]
+    shapes = [
+        _misfit(key, state, model_state)
+        for key in model_state
+        if key in state and model_state[key].shape != state[key].shape
+    ]
     if not (missing or unknown or shapes):
         model.load_state_dict(state, strict=False)
         return
@@ -99,18 +103,19 @@ def start_from(model: nn.Module, source: str | Path | Mapping[str, Tensor]) -> l
     classifier (the last layers) must be there: the features of a VGG without its classifier, or ImageNet weights for
     another number of classes.
     """
-    state, own = source if isinstance(source, Mapping) else read_weights(source), model.state_dict()
-    state = _prefixed(state, own)
+    state, model_state = source if isinstance(source, Mapping) else read_weights(source), model.state_dict()
+    state = _prefixed(state, model_state)
     name = "the state dict" if isinstance(source, Mapping) else source
-    fits = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
-    random = [key for key in own if key not in fits and not key.endswith("num_batches_tracked")]
+    fits = {key: value for key, value in state.items() if key in model_state and model_state[key].shape == value.shape}
+    random = [key for key in model_state if key not in fits and not key.endswith("num_batches_tracked")]
     classifier = _classifier(model)
-    trunk = [key for key in own if not key.startswith(classifier)]
+    trunk = [key for key in model_state if not key.startswith(classifier)]
     lost = [key for key in random if not key.startswith(classifier)]
     if lost or 2 * len(fits) < len(trunk):
-        problems = [_misfit(key, state, own) for key in (lost or random)[:3]]
+        problems = [_misfit(key, state, model_state) for key in (lost or random)[:3]]
         raise FileFormatError(
-            f"{name} is no start for {type(model).__name__} ({'; '.join(problems)}; {len(fits)} of {len(own)} fit).",
+            f"{name} is no start for {type(model).__name__} ({'; '.join(problems)}; "
+            f"{len(fits)} of {len(model_state)} fit).",
             "Only the last layers may be missing: name the architecture the weights were trained with.",
         )
     model.load_state_dict(fits, strict=False)

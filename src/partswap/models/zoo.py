@@ -148,11 +148,11 @@ def find_architecture(name: str) -> tuple[str, str]:
     libraries = (library,) if library else LIBRARIES
     # Names of timm, and only those, may carry a tag of the weights: "vit_small_patch14_dinov2.lvd142m".
     bare, _, tag = architecture.partition(".")
-    for each in libraries:
-        if (bare if each == "timm" else architecture) in _names(each):
-            if each == "timm" and tag:
+    for candidate in libraries:
+        if (bare if candidate == "timm" else architecture) in _names(candidate):
+            if candidate == "timm" and tag:
                 _check_tag(name, architecture)
-            return each, architecture
+            return candidate, architecture
     _check_task(architecture)
     if "/" in name:
         hub = name.count("/") == 1 and not name.startswith((".", "/", "~"))
@@ -189,17 +189,17 @@ def _check_tag(name: str, architecture: str) -> None:
     try:
         timm.models.get_pretrained_cfg(architecture, allow_unregistered=False)
     except RuntimeError as error:
-        known = timm.list_pretrained(f"{architecture.partition('.')[0]}.*")
+        tagged = timm.list_pretrained(f"{architecture.partition('.')[0]}.*")
         raise UnknownNameError(
             f"there are no weights called {name!r} ({str(error).rstrip('.')}).",
-            suggest(architecture, known) or "timm.list_pretrained() lists those of timm.",
+            suggest(architecture, tagged) or "timm.list_pretrained() lists those of timm.",
         ) from error
 
 
 def _every_name(libraries: Sequence[str] = LIBRARIES) -> list[str]:
     """Return the names of all classifiers of some libraries; of all libraries, the shipped ones too."""
-    own = ["aviary:resnet", "aviary:vgg"] if len(libraries) > 1 else []
-    return [*own, *sorted({name for each in libraries for name in _names(each)})]
+    shipped_names = ["aviary:resnet", "aviary:vgg"] if len(libraries) > 1 else []
+    return [*shipped_names, *sorted({name for each in libraries for name in _names(each)})]
 
 
 @functools.cache
@@ -228,9 +228,11 @@ def _build(library: str, architecture: str, official: bool, classes: int | None)
 
 def published_preprocess(weights: Any) -> Preprocess:
     """Return how images are prepared for official weights of torchvision."""
-    told = weights.transforms()
-    side, short = (sizes[0] if isinstance(sizes, list) else sizes for sizes in (told.crop_size, told.resize_size))
-    return Preprocess(side, short, tuple(told.mean), tuple(told.std), told.interpolation.value)
+    transforms = weights.transforms()
+    side, resize = (
+        sizes[0] if isinstance(sizes, list) else sizes for sizes in (transforms.crop_size, transforms.resize_size)
+    )
+    return Preprocess(side, resize, tuple(transforms.mean), tuple(transforms.std), transforms.interpolation.value)
 
 
 def _resnet50_v1(classes: int | None) -> nn.Module:
@@ -244,9 +246,9 @@ def _resnet50_v1(classes: int | None) -> nn.Module:
 
 def _with_classes_of(state: dict[str, Tensor], model: nn.Module, library: str, architecture: str) -> nn.Module:
     """Build the model again with the file's number of classes, if only the last layer differs."""
-    own = model.state_dict()
-    differ = [k for k in own if k in state and own[k].shape != state[k].shape]
-    sizes = {len(state[key]) for key in differ if own[key].ndim and state[key].ndim}
-    if len(sizes) != 1 or any(own[key].shape[1:] != state[key].shape[1:] for key in differ):
+    model_state = model.state_dict()
+    differ = [k for k in model_state if k in state and model_state[k].shape != state[k].shape]
+    sizes = {len(state[key]) for key in differ if model_state[key].ndim and state[key].ndim}
+    if len(sizes) != 1 or any(model_state[key].shape[1:] != state[key].shape[1:] for key in differ):
         return model
     return _build(library, architecture, False, sizes.pop())

@@ -37,13 +37,13 @@ def parse_options(texts: Iterable[str] | None) -> dict[str, Any]:
     >>> parse_options(["supercategory=Birds", "test_share=0.2", "skip_bad=true"])
     {'supercategory': 'Birds', 'test_share': 0.2, 'skip_bad': True}
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise SettingError(f"the option is {text!r}.", "Write NAME=VALUE.")
-        found[name] = _value(value)
-    return found
+        options[name] = _value(value)
+    return options
 
 
 def _value(text: str) -> Any:
@@ -85,16 +85,17 @@ def check_options(
     parameters = inspect.signature(takes).parameters.values()
     # Of a dataclass, not of its __init__: what a base class in another file says is read with the names of that file.
     kinds = get_type_hints(takes.__init__ if inspect.isclass(takes) and not is_dataclass(takes) else takes)
-    usual = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in reserved]
-    known = {name: kinds.get(name, inspect.Parameter.empty) for name in usual}
+    names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in reserved]
+    kinds_by_name = {name: kinds.get(name, inspect.Parameter.empty) for name in names}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in given:
-        if not (name in known or takes_any):
+        if not (name in kinds_by_name or takes_any):
             raise SettingError(
-                f"{what} has no {word} {name!r}.", f"{suggest(name, known)} It has: {', '.join(known)}.".strip()
+                f"{what} has no {word} {name!r}.",
+                f"{suggest(name, kinds_by_name)} It has: {', '.join(kinds_by_name)}.".strip(),
             )
     return {
-        name: _checked(known.get(name, Any), value, label.format(name=name, what=what, word=word))
+        name: _checked(kinds_by_name.get(name, Any), value, label.format(name=name, what=what, word=word))
         for name, value in given.items()
     }
 

@@ -75,11 +75,11 @@ def write_errors(path: Path | str, *, place: str = "", resumes: bool = False) ->
         number = _number_of(error)
         if number is None:
             raise
-        other = f"choose another place{f' ({{{place}}})' if place else ''}"
+        elsewhere = f"choose another place{f' ({{{place}}})' if place else ''}"
         if number in FULL:
-            reason, fix = "the disk is full", f"Make room, or {other}, and run again{RESUMES if resumes else '.'}"
+            reason, fix = "the disk is full", f"Make room, or {elsewhere}, and run again{RESUMES if resumes else '.'}"
         else:
-            reason, fix = os.strerror(number), f"C{other[1:]}, or change its permissions."
+            reason, fix = os.strerror(number), f"C{elsewhere[1:]}, or change its permissions."
         raise WriteError(f"{path} cannot be written: {reason}.", fix) from error
 
 
@@ -203,7 +203,7 @@ def check_writable(path: Path, *, folder: bool) -> None:
             f"{path} is a {'file' if folder else 'folder'}, where a {'folder' if folder else 'file'} is to be written.",
             "Choose another name ({out}).",
         )
-    place = next(each for each in (path, *path.absolute().parents) if each.exists())
+    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if place != path and not place.is_dir():
         raise SettingError(f"{path} cannot be made: {place} is a file.", "Choose another place ({out}).")
     if not os.access(place, os.W_OK):
@@ -239,7 +239,9 @@ def ensure_own_folder(folder: Path, what: str, marks: Sequence[str], leftovers: 
         return
     if not folder.is_dir():
         raise SettingError(f"{folder} is a file, where the folder of {what} is to be.", "Choose another ({out}).")
-    strangers = [p.name for p in folder.iterdir() if not any(fnmatch(p.name, known) for known in (LOCK, *leftovers))]
+    strangers = [
+        p.name for p in folder.iterdir() if not any(fnmatch(p.name, pattern) for pattern in (LOCK, *leftovers))
+    ]
     if strangers:
         raise SettingError(
             f"{folder} holds something else ({min(strangers)!r}), and no {what}.",

@@ -87,9 +87,9 @@ class FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title:
             yield Text(self.title, "table.title")
-        width, every = options.max_width, range(len(self.columns))
-        least = sum(map(self._least, every))
-        padding = next((p for p in PADDINGS if least <= _room(width, len(every), p)), PADDINGS[1])
+        width, columns = options.max_width, range(len(self.columns))
+        least = sum(map(self._least, columns))
+        padding = next((p for p in PADDINGS if least <= _room(width, len(columns), p)), PADDINGS[1])
         for block in self._blocks(width, padding):
             yield self._table(block, width, padding)
         if self.note:

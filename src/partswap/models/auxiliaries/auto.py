@@ -46,11 +46,11 @@ def auto(choice: AuxiliaryChoice, explained: ClassifierContext | None) -> Auxili
         except PartswapError as error:  # a broken file, or no network: the next will do, and it is said
             problem = f" ({name}: {error.problem})"
     layers = PLUS.join(default_auxiliary_layers(explained.model, explained.preprocess.shape, explained.layer))
-    found = _noted(f"classifier@{layers}", f"the classifier's own features{problem}", explained, BETTER)
-    return replace(found, name=f"classifier@{layers}")
+    auxiliary = _noted(f"classifier@{layers}", f"the classifier's own features{problem}", explained, BETTER)
+    return replace(auxiliary, name=f"classifier@{layers}")
 
 
-def _noted(text: str, what: str, explained: ClassifierContext, better: str = "") -> Auxiliary:
+def _noted(text: str, reason: str, explained: ClassifierContext, better: str = "") -> Auxiliary:
     choice = AuxiliaryChoice.parse(text)
-    found = AUXILIARIES.get(choice.name)(choice, explained)
-    return replace(found, note=f"auxiliary: {text}, {what}. {better}".strip())
+    auxiliary = AUXILIARIES.get(choice.name)(choice, explained)
+    return replace(auxiliary, note=f"auxiliary: {text}, {reason}. {better}".strip())

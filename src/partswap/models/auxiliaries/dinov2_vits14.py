@@ -30,9 +30,10 @@ def dinov2_vits14(choice: AuxiliaryChoice, explained: ClassifierContext | None) 
 
 def _resampled(state: dict[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
     """Bring the position embedding from the 37 x 37 patches of the training to 16 x 16."""
-    own, position = model.state_dict(), state.get("pos_embed")
+    model_state, position = model.state_dict(), state.get("pos_embed")
     patches, key = 0 if position is None or position.ndim != 3 else position.shape[1] - 1, "patch_embed.proj.weight"
-    if patches < 1 or math.isqrt(patches) ** 2 != patches or key not in state or state[key].shape != own[key].shape:
+    square = patches > 0 and math.isqrt(patches) ** 2 == patches
+    if not square or key not in state or state[key].shape != model_state[key].shape:
         return state  # not these weights, and timm would bend them until they fit: loading says what is wrong
     timm: Any = _vision.timm()
     resampled: Mapping[str, Tensor] = timm.models.vision_transformer.checkpoint_filter_fn(state, model)

@@ -54,9 +54,9 @@ def load_auxiliary(
     """
     if not isinstance(name, str):
         raise SettingError(f"the auxiliary is a {type(name).__name__}.", "Give its name.")
-    told = AuxiliaryChoice.parse(name)
-    file = told.weights if weights is None else str(weights)
-    choice = AuxiliaryChoice(told.name, None if file == "default" else file, layer or told.layer, tau)
+    parsed = AuxiliaryChoice.parse(name)
+    file = parsed.weights if weights is None else str(weights)
+    choice = AuxiliaryChoice(parsed.name, None if file == "default" else file, layer or parsed.layer, tau)
     explained = None if classifier is None else ClassifierContext(classifier, preprocess or preprocess_for(classifier))
     return build_auxiliary(choice, explained)
 
@@ -95,10 +95,10 @@ def _check_known(name: str) -> None:
     except UnknownNameError as error:
         if ":" in name:
             raise
-        known = dict.fromkeys((*AUXILIARIES, *model_names("torchvision"), *model_names("timm")))
-        others = f"Known: {', '.join(AUXILIARIES)}, any model of torchvision or timm, and the folder of a trained one."
+        names = dict.fromkeys((*AUXILIARIES, *model_names("torchvision"), *model_names("timm")))
+        choices = f"Known: {', '.join(AUXILIARIES)}, any model of torchvision or timm, and the folder of a trained one."
         raise UnknownNameError(
-            f"there is no auxiliary called {name!r}.", f"{suggest(name, known)} {others}".lstrip()
+            f"there is no auxiliary called {name!r}.", f"{suggest(name, names)} {choices}".lstrip()
         ) from error
 
 

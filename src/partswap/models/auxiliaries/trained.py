@@ -58,7 +58,7 @@ class TrainedAuxiliary(Trained):
         return {name: getattr(self.model, name) for name in STATE}
 
     @staticmethod
-    def restored(model: nn.Module, state: Mapping[str, Tensor], where: str) -> nn.Module:
+    def restored(model: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module:
         """Return the network with what was learned put in."""
         assert isinstance(model, MultiLayerFeatures)
         try:
@@ -66,7 +66,7 @@ class TrainedAuxiliary(Trained):
             mean, basis, offset, prototypes = (state[name] for name in STATE[:4])
             return model.with_state(mean, basis, offset, prototypes, state.get("turn"))
         except (KeyError, ShapeError) as error:
-            raise FileFormatError(f"{where} does not hold what model.json tells of.", "Train it again.") from error
+            raise FileFormatError(f"{path} does not hold what model.json tells of.", "Train it again.") from error
 
 
 def open_networks(start: str) -> Auxiliary:
