@@ -21,8 +21,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 REVISION = 1
 
 
-#: Classes of ours that have another name now than fingerprints were first made with.
-NAMES = {"LayerExtractor": "Trunk", "LayerExtractors": "Trunks", "MultiLayerFeatures": "Blend"}
+#: Classes and attributes of ours that have another name now than when fingerprints were first stored. Without this,
+#: cached features would be computed anew, and trained auxiliaries would not find their networks.
+STORED_NAMES = {
+    "LayerExtractor": "Trunk",
+    "LayerExtractors": "Trunks",
+    "MultiLayerFeatures": "Blend",
+    "shadow": "twin",
+}
 
 #: Digests by the first tensor of a model, so that they go with the model; then by the text before it and all tensors.
 _DIGESTS: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -42,11 +48,15 @@ def model_fingerprint(model: nn.Module) -> str:
     Code is that of the ``forward`` methods, not of functions they call. Of partswap's own there is `REVISION` instead.
     """
     kind = type(model)
-    name = NAMES.get(kind.__name__, kind.__name__) if _own(kind) else f"{kind.__module__}.{kind.__qualname__}"
-    text = re.sub(r"\b\w+(?=\()", lambda match: NAMES.get(match[0], match[0]), repr(model))
+    name = stored_name(kind.__name__) if _own(kind) else f"{kind.__module__}.{kind.__qualname__}"
     forwards = [inspect.unwrap(module.forward) for module in model.modules()]
     code = "\n".join(sorted({_code(forward) for forward in forwards if not _own(forward)}))
-    return _weights_digest_after(f"{REVISION}\n{name}\n{text}{code}", model)
+    return _weights_digest_after(f"{REVISION}\n{name}\n{stored_name(repr(model))}{code}", model)
+
+
+def stored_name(text: str) -> str:
+    """Return a name, or a text of names, with those that fingerprints were first stored with."""
+    return re.sub(r"\b\w+\b", lambda match: STORED_NAMES.get(match[0], match[0]), text)
 
 
 def weights_digest(model: nn.Module) -> str:
@@ -60,10 +70,8 @@ def _weights_digest_after(prefix: str, model: nn.Module) -> str:
     Two modules that share their tensors, such as a network and its shadow copy, have them hashed once.
     """
     # Buffers that are not saved count too: a mean that is subtracted, an order of tokens.
-    tensors = {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
+    named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    tensors = {stored_name(name): tensor for name, tensor in named}
     if not tensors:
         return _hash(prefix, tensors)
     digests: dict[Any, _Cached] = _DIGESTS.setdefault(next(iter(tensors.values())), {})

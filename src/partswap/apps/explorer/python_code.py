@@ -18,7 +18,11 @@ def python_of(service: ExplorerService, view: View) -> str:
     distractors = service.distractor_indices(view)[: service.distractor_count(view)]
     auxiliary = service.explainer.auxiliary
     # A trained one brings its own statistics; the others are fitted to the data set.
-    fitted = auxiliary is not None and isinstance(auxiliary.model, MultiLayerFeatures) and auxiliary.typical_similarity is None
+    fitted = (
+        auxiliary is not None
+        and isinstance(auxiliary.model, MultiLayerFeatures)
+        and auxiliary.typical_similarity is None
+    )
     fitting = ["fitted_auxiliary"] if fitted else []
     method_import, method = _method(service, view)
     if view.upload is not None:

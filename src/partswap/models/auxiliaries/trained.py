@@ -111,7 +111,7 @@ def _opened(choice: AuxiliaryChoice) -> Auxiliary:
 
     if choice.layer is None:
         whole = build_auxiliary(choice)
-        network = getattr(getattr(getattr(whole.model, "features", None), "body", None), "twin", None)
+        network = getattr(getattr(getattr(whole.model, "features", None), "body", None), "shadow", None)
         if not isinstance(network, nn.Module):
             raise SettingError(
                 f"{choice.name} is no network with layers.", "Start from a network, and name its layers."
