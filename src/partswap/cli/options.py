@@ -175,7 +175,7 @@ def with_config(*names: str, file: bool = False, **defaults: Any) -> Callable[[C
 
 
 def with_preparation(command: Command) -> Command:
-    """Give a command the flags for how a model's images are prepared, and as its first argument a `PreprocessOptions`, or None."""
+    """Give a command the flags for how a model's images are prepared, and `PreprocessOptions` or None first."""
 
     def run(**values: Any) -> None:
         from partswap.models.preprocess_options import PreprocessOptions
