@@ -372,7 +372,7 @@ def test_two_networks_are_reduced_alike_and_come_back_from_the_folder(birds, tmp
     grids = again.grids(canvases)
     assert grids.shape[1] == QUICK.width
     # Each network's part has length 1 before the map, whatever it is made of.
-    plain = made.model.with_state(made.model.mean, made.model.basis, made.model.offset, turn=torch.zeros(0, 0))
+    plain = made.model.with_state(made.model.mean, made.model.basis, made.model.offset, projection=torch.zeros(0, 0))
     parts = plain(again.inputs(canvases)).split(QUICK.components, 1)
     assert all(torch.allclose(part.norm(dim=1), torch.ones(3, *part.shape[2:]), atol=1e-4) for part in parts)
     assert torch.allclose(grids, torch.einsum("nchw,ce->nehw", torch.cat(parts, 1), made.model.projection), atol=1e-5)

@@ -33,13 +33,17 @@ _FEATURES = (
 LOW = -3.0
 
 
-class Logarithm(nn.Module):
-    """A model that returns probabilities, with their logarithm: its softmax is the probabilities again."""
+class _LogitsOf(nn.Module):
+    """A model, wrapped so that what it returns becomes logits."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
         self.train(model.training)
+
+
+class Logarithm(_LogitsOf):
+    """A model that returns probabilities, with their logarithm: its softmax is the probabilities again."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits ``(n, classes)``."""
@@ -47,17 +51,15 @@ class Logarithm(nn.Module):
         return probabilities.clamp(min=SMALLEST).log()
 
 
-class OneLogit(nn.Module):
-    """A model with one output for two classes, with a second that is always 0.
+class OneLogit(_LogitsOf):
+    """A model with one output for two classes, with a second logit that is always 0.
 
-    Class 1 is what the output speaks for. `probability` says that it is one already, not a logit.
+    The output is the logit of class 1, or its probability if `probability` is set.
     """
 
     def __init__(self, model: nn.Module, *, probability: bool) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         self.probability = probability
-        self.train(model.training)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits ``(n, 2)``."""
@@ -67,13 +69,8 @@ class OneLogit(nn.Module):
         return torch.cat([torch.zeros_like(out), out], 1)
 
 
-class Sigmoids(nn.Module):
-    """A model that returns one probability per class, each for itself, with their logits."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.train(model.training)
+class Sigmoids(_LogitsOf):
+    """A model that returns one probability per class, each of its own sigmoid, with their logits."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits ``(n, classes)``."""
@@ -146,10 +143,7 @@ def _with_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[
     if rows is None:
         return model, None
     if rows.shape[1] == 1:
-        # A logit leaves 0 to 1 sooner or later; strong inputs make it sooner.
-        strong = outputs_of(model, 30 * probe)
-        outputs = rows if strong is None else torch.cat([rows, strong])
-        probability = bool(((outputs >= 0) & (outputs <= 1)).all())
+        probability = _are_probabilities(model, rows, probe)
         kind = "a probability" if probability else "one logit"
         text = f"the model returns {kind}: class 1 is yes, class 0 is no."
         return OneLogit(model, probability=probability), Note("outputs", text)
@@ -157,24 +151,27 @@ def _with_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[
     if certain:
         text = "the model returns probabilities; their logarithms are explained."
         return Logarithm(model), Note("outputs", text)
-    if bool(((rows >= 0) & (rows <= 1)).all()):
-        strong = outputs_of(model, 30 * probe)
-        if strong is not None and bool(((strong >= 0) & (strong <= 1)).all()):
-            text = (
-                "all outputs are between 0 and 1 and do not sum to 1, as of one sigmoid per class; they are read as "
-                'logits. If they are probabilities: activation="sigmoid" (--activation sigmoid).'
-            )
-            return model, Note("outputs", text)
+    if bool(((rows >= 0) & (rows <= 1)).all()) and _are_probabilities(model, rows, probe):
+        text = (
+            "all outputs are between 0 and 1 and do not sum to 1, as of one sigmoid per class; they are read as "
+            'logits. If they are probabilities: activation="sigmoid" (--activation sigmoid).'
+        )
+        return model, Note("outputs", text)
     return model, None
+
+
+def _are_probabilities(model: nn.Module, rows: Tensor, probe: Tensor) -> bool:
+    """Tell whether outputs are from 0 to 1, for strong inputs too: a logit would leave that range."""
+    strong = outputs_of(model, 30 * probe)
+    outputs = rows if strong is None else torch.cat([rows, strong])
+    return bool(((outputs >= 0) & (outputs <= 1)).all())
 
 
 def _sigmoids_as_logits(model: nn.Module, rows: Tensor | None, probe: Tensor) -> tuple[nn.Module, Note | None]:
     """Return a model that gives the logits of one sigmoid per class, where it gives the probabilities themselves."""
     if rows is None or rows.shape[1] == 1:
         return _with_logits(model, rows, probe)
-    strong = outputs_of(model, 30 * probe)
-    outputs = rows if strong is None else torch.cat([rows, strong])
-    if not bool(((outputs >= 0) & (outputs <= 1)).all()):
+    if not _are_probabilities(model, rows, probe):
         return model, None
     return Sigmoids(model), Note("outputs", "the model returns one sigmoid per class; their logits are explained.")
 

@@ -62,8 +62,16 @@ def load_model(
             "Pass weights for a classifier that is ready, start for one that is to be trained.",
         )
     parsed = ModelName.parse(name, folders=False)
-    if parsed.kind != "architecture":
-        return _with_own_weights(parsed, weights, classes, start)
+    build = _from_library if parsed.kind == "architecture" else _with_own_weights
+    model = build(parsed, weights, classes)
+    if start is not None:
+        start_from(model, start)
+    return model.eval()
+
+
+def _from_library(model_name: ModelName, weights: str | Path | None, classes: int | None) -> nn.Module:
+    """Return an architecture of the zoo with random weights, official ones, or those of a file."""
+    name = model_name.text
     library, architecture = find_architecture(name)
     official = weights == "default"
     if official and library == "partswap":
@@ -87,14 +95,10 @@ def load_model(
         if classes is None:
             model = _with_classes_of(state, model, library, architecture)
         load_strictly(model, state, str(weights))
-    if start is not None:
-        start_from(model, start)
-    return model.eval()
+    return model
 
 
-def _with_own_weights(
-    name: ModelName, weights: str | Path | None, classes: int | None, start: str | Path | None
-) -> nn.Module:
+def _with_own_weights(name: ModelName, weights: str | Path | None, classes: int | None) -> nn.Module:
     """Return a model that brings its own weights, or takes those of a file."""
     model: Any
     if name.kind == "shipped":
@@ -108,9 +112,7 @@ def _with_own_weights(
         raise SettingError(f"{name.text} brings its own weights.", "Leave the weights out, or give a file.")
     if weights is not None:
         load_strictly(model, read_weights(weights), str(weights))
-    if start is not None:
-        start_from(model, start)
-    return model.eval()
+    return model
 
 
 def _from_function(name: ModelName, classes: int | None) -> Any:
