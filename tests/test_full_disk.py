@@ -36,7 +36,8 @@ from partswap.models.checkpoints import Classifier, save_trained
 from partswap.runs.figures import save_stack
 from partswap.runs.records import write_table
 from partswap.training.loop import Recipe, fit
-from partswap.utils.store import Store, remove_leftovers, write_bytes, write_json, write_text, writing
+from partswap.utils.files import remove_leftovers, write_bytes, write_json, write_text, writing
+from partswap.utils.store import Store
 from report_files import explanation, make_report
 from study_files import make_study
 

@@ -21,7 +21,8 @@ from platformdirs.unix import Unix
 from partswap.errors import FileFormatError, PartswapError, ShapeError, WriteError
 from partswap.models.auxiliaries.trained import record_training
 from partswap.utils import store as store_module
-from partswap.utils.store import Store, default_cache, locked, write_json
+from partswap.utils.files import locked, write_json
+from partswap.utils.store import Store, default_cache
 
 
 def fill(store, batch=4):
@@ -122,7 +123,7 @@ def test_a_lock_is_had_by_one_and_goes_with_its_process(tmp_path):
     script = """
 import sys, time
 from pathlib import Path
-from partswap.utils.store import locked
+from partswap.utils.files import locked
 with locked(Path(sys.argv[1]), wait=True) as ours:
     print(ours, flush=True)
     time.sleep(600)

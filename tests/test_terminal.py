@@ -20,7 +20,7 @@ from partswap.analysis.tune import Point, Tuning
 from partswap.cli.main import app
 from partswap.metrics import METRICS, Score
 from partswap.metrics.bootstrap import Estimate
-from partswap.utils.store import write_json
+from partswap.utils.files import write_json
 from partswap.utils.terminal import FittedTable
 
 LONG = "stages.3.blocks.11.attn.projection.dropout"

@@ -44,8 +44,8 @@ from partswap.runs.sources import sources_of
 from partswap.runs.tasks import Task, explain_tasks, plan_tasks
 from partswap.runs.workers import explain_here
 from partswap.search.methods.hard import Hard
+from partswap.utils.files import write_json
 from partswap.utils.notes import Note
-from partswap.utils.store import write_json
 
 
 def contents(folder):

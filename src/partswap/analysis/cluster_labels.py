@@ -22,8 +22,8 @@ from partswap.inputs.preprocess import Preprocess
 from partswap.models.auxiliaries import load_auxiliary
 from partswap.models.auxiliaries.base import AuxiliaryChoice
 from partswap.search.clusters import fit_centroids
+from partswap.utils.files import write_with
 from partswap.utils.progress import Track, no_progress, step
-from partswap.utils.store import write_with
 from partswap.words.parts import read_named, save_named
 
 if TYPE_CHECKING:

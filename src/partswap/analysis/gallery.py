@@ -21,9 +21,9 @@ from partswap.runs.context import RunContext
 from partswap.runs.run import plan_run
 from partswap.runs.tasks import Task, explain_task
 from partswap.search import METHODS
+from partswap.utils.files import make_folder, write_text
 from partswap.utils.progress import Track, no_progress, step, tracked
 from partswap.utils.registry import registered
-from partswap.utils.store import make_folder, write_text
 
 #: Order on the page; kinds that are not named follow.
 ORDER = ("edits", "best", "methods", "trace", "heat", "clusters", "sheet", "failures")

@@ -20,8 +20,8 @@ from partswap.models.auxiliaries.base import Auxiliary
 from partswap.models.auxiliaries.trained import TrainedAuxiliary
 from partswap.runs.tasks import AnnotationCache
 from partswap.training.auxiliary import view_of
+from partswap.utils.files import write_json
 from partswap.utils.progress import Track, no_progress
-from partswap.utils.store import write_json
 from partswap.utils.terminal import FittedTable
 
 #: Numbers of clusters, as in the paper.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from partswap.metrics import METRICS
 from partswap.runs.folder import Run
-from partswap.utils.store import read_json, write_text
+from partswap.utils.files import read_json, write_text
 from partswap.utils.terminal import FittedTable
 
 

@@ -23,8 +23,8 @@ from partswap.runs.context import RunContext
 from partswap.runs.tasks import explain_tasks, plan_tasks
 from partswap.search import METHODS, Method
 from partswap.search.settings import changed
+from partswap.utils.files import read_json, write_with
 from partswap.utils.progress import Track, no_progress
-from partswap.utils.store import read_json, write_with
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

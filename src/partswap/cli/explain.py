@@ -154,7 +154,7 @@ class OutputFlags:
     def check(self, count: int) -> None:
         """Raise an error, before anything is computed, if the results of `count` queries cannot be written there."""
         from partswap.drawing.figures import check_format
-        from partswap.utils.store import check_writable
+        from partswap.utils.files import check_writable
 
         for flag, place in (("--save", self.save), ("--plot", self.plot)):
             if place is not None and count > 1 and (place.suffix or place.is_file()):

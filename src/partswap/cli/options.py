@@ -129,7 +129,7 @@ def _check_cache(folder: Path | None) -> Path | None:
 
 def _writable(place: Path | None, *, folder: bool) -> Path | None:
     if place is not None:
-        from partswap.utils.store import check_writable
+        from partswap.utils.files import check_writable
 
         check_writable(place, folder=folder)
     return place

@@ -323,7 +323,7 @@ def words(
 def _check(out: Path, device: str | None) -> None:
     """Raise an error if the folder is someone else's, or the device is not here, before images are read."""
     from partswap.models.precision import training_device
-    from partswap.utils.store import ensure_own_folder
+    from partswap.utils.files import ensure_own_folder
 
     ensure_own_folder(out, "training", ["model.json", "training.json"], ["*checkpoint-*", ".*.tmp"])
     training_device(device)

@@ -44,8 +44,8 @@ def tune(
     """Choose lam and tau for a classifier and an auxiliary: Same-KP against the number of edits."""
     from partswap.analysis.tune import LAMBDAS, TAUS, trials
     from partswap.analysis.tune import tune as run
+    from partswap.utils.files import write_json
     from partswap.utils.progress import bars
-    from partswap.utils.store import write_json
 
     config = config.with_(auxiliary=auxiliary, split=split)
     trials(method, lam or LAMBDAS, tau or TAUS)  # before anything is opened

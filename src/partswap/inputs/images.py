@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from partswap.errors import ImageError, NoDistractorsError, SettingError, ShapeError
-from partswap.utils.store import write_with
+from partswap.utils.files import write_with
 
 #: The formats of photographs and drawings, as Pillow calls them; its builds lack some, and plugins add others.
 FORMATS = frozenset(
@@ -299,7 +299,7 @@ def _batch_of(batch: Any) -> list[ImageLike] | None:
 
 
 def save_image(image: Image.Image, path: Path, **how: Any) -> None:
-    """Write an image in the format of the name's suffix, whole or not at all; see `partswap.utils.store.writing`."""
+    """Write an image in the format of the name's suffix, whole or not at all; see `partswap.utils.files.writing`."""
     kind = check_picture(path)
     write_with(path, lambda file: image.save(file, kind), **how)
 

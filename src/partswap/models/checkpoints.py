@@ -16,7 +16,7 @@ from partswap.inputs.preprocess import Preprocess
 from partswap.models.preprocessing import recorded_preprocess
 from partswap.models.weights import load_strictly, read_weights, write_tensors
 from partswap.models.zoo import load_model
-from partswap.utils.store import read_json, write_json
+from partswap.utils.files import read_json, write_json
 
 
 @dataclass(frozen=True)

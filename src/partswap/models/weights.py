@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from partswap.errors import FileFormatError
-from partswap.utils.store import writing
+from partswap.utils.files import writing
 
 # How training frameworks wrap the state dict in a checkpoint (a student's teacher is the better of the two), and
 # prefix its keys.
@@ -50,7 +50,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], **how: Any) -> None:
-    """Write a safetensors file that is whole or absent; see `partswap.utils.store.writing`."""
+    """Write a safetensors file that is whole or absent; see `partswap.utils.files.writing`."""
     from safetensors.torch import save_file
 
     with writing(path, **how) as temporary:

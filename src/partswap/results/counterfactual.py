@@ -22,8 +22,8 @@ from partswap.results.operations import operation
 from partswap.results.verification import Verification
 from partswap.results.words import Words, decimal
 from partswap.results.words import percent as percent
+from partswap.utils.files import write_text
 from partswap.utils.notes import Note
-from partswap.utils.store import write_text
 
 if TYPE_CHECKING:
     import numpy as np

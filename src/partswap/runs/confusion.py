@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partswap.errors import FileFormatError
-from partswap.utils.store import read_json
+from partswap.utils.files import read_json
 
 #: The file in a run's folder.
 CONFUSION = "confusion.json"

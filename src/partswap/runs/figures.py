@@ -18,7 +18,7 @@ from partswap.metrics import METRICS, Score
 from partswap.results.counterfactual import Counterfactual, Pictures
 from partswap.runs.context import RunContext
 from partswap.runs.tasks import Task
-from partswap.utils.store import write_with
+from partswap.utils.files import write_with
 
 EXAMPLES = 4
 

@@ -23,7 +23,7 @@ from partswap.runs.confusion import CONFUSION, Confusion, read_confusion
 from partswap.runs.payload import Shard
 from partswap.runs.records import counterfactuals_of, edits_table, read_table, timings_table, write_table
 from partswap.runs.tasks import Task
-from partswap.utils.store import (
+from partswap.utils.files import (
     TEMPORARY,
     ensure_own_folder,
     locked,

@@ -15,8 +15,8 @@ from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.results.counterfactual import Counterfactual, Edit, PixelCheck, Step
 from partswap.runs.tasks import Task
+from partswap.utils.files import write_bytes
 from partswap.utils.notes import Note
-from partswap.utils.store import write_bytes
 
 SCHEMA_VERSION = 1
 #: What is the same in all rows of an explanation, then what belongs to the edit.

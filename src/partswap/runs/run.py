@@ -38,8 +38,8 @@ from partswap.search.clusters import fit_centroids
 from partswap.search.methods.base import SearchMethod
 from partswap.search.methods.hard import Hard
 from partswap.search.semantic import resolve_tau
+from partswap.utils.files import check_writable, read_json, write_json
 from partswap.utils.progress import Advance, Track, no_progress, step, tracked
-from partswap.utils.store import check_writable, read_json, write_json
 
 __all__ = ["Run", "plan_run", "read_run", "run"]
 

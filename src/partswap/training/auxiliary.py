@@ -37,8 +37,8 @@ from partswap.models.fingerprint import weights_digest
 from partswap.models.multi_layer import COMPONENTS, nearest_similarity
 from partswap.models.precision import device_of
 from partswap.training.session import finish, load_if_finished
+from partswap.utils.files import locked, make_folder, write_json
 from partswap.utils.progress import Advance, Track, no_progress, tracked
-from partswap.utils.store import locked, make_folder, write_json
 
 #: Fewer images cannot teach anything.
 LEAST = 8

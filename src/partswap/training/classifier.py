@@ -27,8 +27,8 @@ from partswap.training.batches import Batch
 from partswap.training.loop import Recipe, at_lr, search_lr
 from partswap.training.plan import TrainingPlan
 from partswap.training.session import TrainingTask, finish, finished, settings_of
+from partswap.utils.files import read_json
 from partswap.utils.progress import Track, no_progress
-from partswap.utils.store import read_json
 
 #: The rates that ``--lr auto`` tries, for one epoch each, on nine tenths of the training images.
 LEARNING_RATES = {"sgd": (0.001, 0.003, 0.01, 0.03), "adamw": (3e-5, 1e-4, 3e-4, 1e-3)}

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from partswap.errors import FileFormatError, NonFiniteError, PartswapError, SettingError
 from partswap.models.precision import Precision, autocast, device_of
 from partswap.models.weights import write_tensors
+from partswap.utils.files import locked, make_folder, read_json, remove_leftovers, write_json
 from partswap.utils.progress import Track, no_progress
-from partswap.utils.store import locked, make_folder, read_json, remove_leftovers, write_json
 
 #: Inputs and targets of one step.
 Batch = tuple[Any, Tensor]

@@ -24,8 +24,8 @@ from partswap.training.batches import Batch, BatchSource
 from partswap.training.devices import main_first
 from partswap.training.loop import Recipe, at_lr, fit, plain, refuse
 from partswap.training.plan import TrainingPlan
+from partswap.utils.files import LOCK
 from partswap.utils.progress import Track, tracked
-from partswap.utils.store import LOCK
 
 
 class TrainingTask(ABC):

@@ -26,8 +26,8 @@ from partswap.models.fingerprint import weights_digest
 from partswap.models.names import normalize_name, placeholder_names
 from partswap.models.precision import device_of
 from partswap.training.session import finish, load_if_finished
+from partswap.utils.files import locked, make_folder, write_json
 from partswap.utils.progress import Track, no_progress, step, tracked
-from partswap.utils.store import locked, make_folder, write_json
 from partswap.words.linear import LinearHead, fit_linear_head, own_linear_head
 from partswap.words.model import AttributeHeads, WordsModel
 from partswap.words.parts import open_parts

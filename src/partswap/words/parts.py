@@ -21,7 +21,7 @@ from partswap.grid import GridShape, resize_grid
 from partswap.models.auxiliaries import Auxiliary, load_auxiliary
 from partswap.models.auxiliaries.base import AuxiliaryChoice
 from partswap.models.parts import load_detector
-from partswap.utils.store import write_json
+from partswap.utils.files import write_json
 
 #: Parts of a cell that count, as in the paper.
 TOP = 3

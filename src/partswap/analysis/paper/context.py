@@ -20,9 +20,9 @@ from partswap.runs.config import RunConfig
 from partswap.runs.context import RunContext, open_run_context
 from partswap.runs.run import Run, plan_run, run
 from partswap.search import METHODS
+from partswap.utils.files import read_json, write_with
 from partswap.utils.progress import Track, no_progress
 from partswap.utils.registry import Registry
-from partswap.utils.store import read_json, write_with
 
 #: The three methods most tables compare: name, title, settings.
 COMPARED: tuple[tuple[str, str, dict[str, float]], ...] = (

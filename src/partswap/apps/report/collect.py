@@ -23,8 +23,8 @@ from partswap.runs.context import open_run_context
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache, Task
 from partswap.search import METHODS
+from partswap.utils.files import read_json
 from partswap.utils.progress import Track, no_progress, step, tracked
-from partswap.utils.store import read_json
 from partswap.words.writer import open_words_writer
 
 Explained = dict[int, tuple[Task, Counterfactual]]

@@ -18,7 +18,7 @@ from partswap.apps.templates import templates
 from partswap.drawing.palette import EDITS, css_variables
 from partswap.errors import SettingError
 from partswap.metrics.clarity import CRITERIA, RULE
-from partswap.utils.store import ensure_own_folder, write_bytes, write_text
+from partswap.utils.files import ensure_own_folder, write_bytes, write_text
 
 #: In the order they build on each other; the page gets them as one script.
 SCRIPTS = ("base.js", "cards.js", "charts.js", "map.js", "gallery.js", "detail.js", "report.js")

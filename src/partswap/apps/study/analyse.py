@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partswap.errors import PartswapError, SettingError
-from partswap.utils.store import make_private, write_errors, write_json, write_text, write_with
+from partswap.utils.files import make_private, write_errors, write_json, write_text, write_with
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from partswap.apps.study.database import Database, DatabaseUnavailableError, metadata
 from partswap.errors import SettingError, WriteError
-from partswap.utils.store import writing
+from partswap.utils.files import writing
 
 
 def back_up(database: Database, out: Path) -> int:

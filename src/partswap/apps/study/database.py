@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
 
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
-from partswap.utils.store import make_private
+from partswap.utils.files import make_private
 
 metadata = sa.MetaData()
 participants = sa.Table(

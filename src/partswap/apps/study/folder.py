@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from partswap.apps.study.secret import random_from
 from partswap.errors import FileFormatError, PartswapError
-from partswap.utils.store import read_json, write_json
+from partswap.utils.files import read_json, write_json
 
 SCHEMA = "partswap.study"
 #: Studies of version 1 have no secret.

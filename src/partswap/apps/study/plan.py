@@ -27,8 +27,8 @@ from partswap.pixels.composite import highlighted
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache
 from partswap.search import METHODS
+from partswap.utils.files import ensure_own_folder
 from partswap.utils.progress import Track, no_progress, tracked
-from partswap.utils.store import ensure_own_folder
 
 #: Ways to choose image pairs: any, or those where ours alone swaps a part for the same part.
 SETUPS = ("random", "consistent")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from partswap.apps.study.folder import Lesson, Study
 from partswap.apps.study.power import Power
-from partswap.utils.store import write_text
+from partswap.utils.files import write_text
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #4a5568; --ground: #f4f5f8; --line: #d5dae3; }

@@ -15,7 +15,7 @@ from PIL import Image
 from partswap.apps.study.folder import Box, image_path
 from partswap.grid import GridShape
 from partswap.inputs.preprocess import Preprocess
-from partswap.utils.store import make_private, write_bytes, write_errors
+from partswap.utils.files import make_private, write_bytes, write_errors
 
 #: Long side of the pictures, in pixels.
 SIDE = 480

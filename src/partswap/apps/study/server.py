@@ -36,7 +36,7 @@ from partswap.apps.study.secret import token_from
 from partswap.apps.study.steps import StudyStep, steps_of
 from partswap.apps.study.trials import Trials
 from partswap.errors import SettingError
-from partswap.utils.store import make_private
+from partswap.utils.files import make_private
 
 #: Answers of one participant per second; wrong links and new participants per minute from one address.
 ANSWERS, WRONG, JOINING = 10.0, 30, 60

@@ -25,7 +25,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from partswap.data.base import DATASETS
 from partswap.errors import DataError, SettingError, UnknownNameError, suggest
-from partswap.utils.store import locked, make_folder, write_errors, writing
+from partswap.utils.files import locked, make_folder, write_errors, writing
 
 try:
     import fcntl

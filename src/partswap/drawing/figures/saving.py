@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from partswap.errors import SettingError
 from partswap.results.counterfactual import Counterfactual
-from partswap.utils.store import write_bytes, write_errors
+from partswap.utils.files import write_bytes, write_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

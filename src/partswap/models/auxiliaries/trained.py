@@ -21,7 +21,8 @@ from partswap.models.checkpoints import Trained, load_trained, read_about
 from partswap.models.fingerprint import weights_digest
 from partswap.models.multi_layer import STATE, MultiLayerFeatures
 from partswap.models.side_by_side import SEPARATOR, SideBySide, layers_of, prefixed_layers
-from partswap.utils.store import default_cache, read_json, write_json
+from partswap.utils.files import read_json, write_json
+from partswap.utils.store import default_cache
 
 #: Folder of the cache with notes on what was trained where.
 NOTES = "auxiliaries"
