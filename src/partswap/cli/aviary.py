@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from partswap.cli.options import one_of, output_file, say, writable_folder, writable_picture
+from partswap.utils.progress import bars, step, tracked
 
 app = typer.Typer(help="The drawn birds: look at them, train on them.", no_args_is_help=True)
 
@@ -21,7 +22,6 @@ def sheet(
     """Draw a contact sheet: one bird of every species."""
     from partswap.aviary.sheet import contact_sheet
     from partswap.inputs.images import save_image
-    from partswap.utils.progress import bars, step
 
     with step(bars, "drawing birds"):
         drawn = contact_sheet(seed, keypoints=keypoints)
@@ -38,7 +38,6 @@ def save(
     """Write birds as files, one folder per species."""
     from partswap.data.sets.aviary import Aviary
     from partswap.inputs.images import save_image
-    from partswap.utils.progress import bars, tracked
 
     data = Aviary(split, per_class=per_class)
     for index in tracked(range(len(data)), "drawing birds", bars):

@@ -9,6 +9,7 @@ import typer
 
 from partswap.cli.options import (
     Threads,
+    calls,
     check_method,
     checked,
     console,
@@ -19,18 +20,13 @@ from partswap.cli.options import (
     with_config,
 )
 from partswap.runs.config import METHOD_NAMES, RunConfig
+from partswap.utils.progress import bars
 
 if TYPE_CHECKING:
     from partswap.analysis.tables import ResultTable
     from partswap.runs.context import RunContext
 
 app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
-
-
-def _check_depth(which: str) -> None:
-    from partswap.analysis.sanity import check_depth
-
-    check_depth(which)
 
 
 MethodOption = Annotated[str, checked(f"Method to check: {METHOD_NAMES}.", check_method)]
@@ -48,18 +44,18 @@ def sanity(
     config: RunConfig,
     method: MethodOption = "partswap",
     which: Annotated[
-        list[str] | None, checked("Weights to randomise: head, all; repeat the flag.", _check_depth)
+        list[str] | None,
+        checked("Weights to randomize: head, all; repeat the flag.", calls("partswap.analysis.sanity:check_depth")),
     ] = None,
     strict: Annotated[bool, typer.Option(help="End with exit code 1 if a check fails.")] = False,
     out: Out = None,
     threads: Threads = None,
 ) -> None:
-    """Randomise the model's weights: explanations that do not change are not about the model.
+    """Randomize the model's weights: explanations that do not change are not about the model.
 
     A check passes if fewer cells stay the same than half-way between what chance gives and all of them.
     """
     from partswap.analysis.sanity import DEPTHS, check_sanity, sanity_table, sanity_verdict
-    from partswap.utils.progress import bars
 
     use_threads(threads)
     context = open_context(config)
@@ -84,7 +80,6 @@ def stability(
 ) -> None:
     """Shift the queries by some pixels: explanations should stay where they were."""
     from partswap.analysis.stability import check_stability, stability_table
-    from partswap.utils.progress import bars
 
     use_threads(threads)
     context = open_context(config)

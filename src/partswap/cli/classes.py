@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from partswap.cli.options import MODEL_HELP, Classes, Weights, say, with_preparation
+from partswap.cli.options import MODEL_HELP, Classes, Weights, open_named, say, with_preparation
+from partswap.utils.progress import bars, step
 
 
 @with_preparation
@@ -18,14 +19,8 @@ def classes(
     find: Annotated[str | None, typer.Option(help="Only names that hold this text.")] = None,
 ) -> None:
     """List the classes of a model: number and name, as --target takes them."""
-    from partswap.models.open import describe, is_architecture, open_classifier
-    from partswap.models.zoo import load_model
-    from partswap.utils.progress import bars, step
-
-    bare = weights is None and is_architecture(model)
     with step(bars, f"opening {model}"):
-        how = names, stated
-        classifier = describe(load_model(model), model, *how) if bare else open_classifier(model, weights, *how)
+        classifier = open_named(model, weights, names, stated)
     wide = len(str(len(classifier.classes)))
     for number, name in enumerate(classifier.classes):
         if find is None or find.lower() in name.lower():

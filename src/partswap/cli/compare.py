@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from partswap.cli.options import console, output_folder, say
+from partswap.utils.progress import bars
 
 
 def compare(
@@ -19,7 +20,6 @@ def compare(
 ) -> None:
     """Compare the metrics of two runs, image by image, with confidence intervals."""
     from partswap.analysis.compare import compare_runs
-    from partswap.utils.progress import bars
 
     comparison = compare_runs(first, second, samples=samples, seed=seed, track=bars)
     console.print(comparison.table().rich())

@@ -11,6 +11,7 @@ from rich.text import Text
 from partswap.cli.options import DataOptions, console, output_picture, say
 from partswap.runs.config import DATASET_NAMES
 from partswap.utils.options import parse_options
+from partswap.utils.progress import bars, step
 from partswap.utils.terminal import FittedTable
 
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
@@ -102,7 +103,6 @@ def show(
     from partswap.data import open_dataset
     from partswap.data.care.sheet import contact_sheet
     from partswap.inputs.images import save_image
-    from partswap.utils.progress import bars, step
 
     with step(bars, "opening the data set"):
         data = open_dataset(name, path, split, **parse_options(option))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from partswap.cli.options import checked, console, one_of, output_folder, say
+from partswap.utils.progress import bars
 
 
 def demo(
@@ -20,7 +21,6 @@ def demo(
     """Explain some birds with several methods, print a table, write a report to look at."""
     from partswap.analysis.demo import results_table, run_demo
     from partswap.apps.report import collect_demo, write_report
-    from partswap.utils.progress import bars
 
     result = run_demo(model=model, queries=queries, distractors=distractors, seed=seed, track=bars)
     console.print(results_table(result.scores, title=result.title))

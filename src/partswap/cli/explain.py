@@ -31,6 +31,7 @@ from partswap.errors import ImageError, PartswapError, SettingError
 from partswap.runs.config import DATASET_NAMES, METHOD_NAMES
 from partswap.utils.notes import Note
 from partswap.utils.options import AUXILIARY_HELP, parse_options
+from partswap.utils.progress import bars, step
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
@@ -75,7 +76,6 @@ class ModelFlags:
         from partswap.search import METHODS
         from partswap.search.settings import changed
         from partswap.utils.options import check_options
-        from partswap.utils.progress import bars, step
 
         layer = self.layer
         if words is not None and layer is None:
@@ -231,8 +231,6 @@ def _explain_each(
     explainer: Explainer, queries: Sequence[Any], distractors: Any, output: OutputFlags, **options: Any
 ) -> None:
     """Explain queries one by one, print and write the results; one that fails does not stop the others."""
-    from partswap.utils.progress import bars, step
-
     printed = say_notes(explainer)
     count = None  # of distractors, where they were named
     if isinstance(distractors, list):

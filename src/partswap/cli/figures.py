@@ -7,6 +7,7 @@ from typing import Annotated
 
 from partswap.cli.options import open_context, output_folder, say, with_config
 from partswap.runs.config import RunConfig
+from partswap.utils.progress import bars
 
 
 @with_config(
@@ -19,7 +20,6 @@ def figures(
 ) -> None:
     """Explain some images and draw every kind of figure, on a page to look at."""
     from partswap.analysis.gallery import make_gallery
-    from partswap.utils.progress import bars
 
     if config.data == "aviary" and not config.options:
         config = config.with_(options={"per_class": 12})  # enough to choose distractors from

@@ -6,6 +6,8 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,11 +18,14 @@ from rich.console import Console
 from partswap.errors import SettingError, suggest
 from partswap.runs.config import PREPARATION, RunConfig, flags_of, read_config
 from partswap.utils.options import MODEL_HELP as MODEL_HELP
+from partswap.utils.progress import bars
 from partswap.utils.terminal import wrapped
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.explainer.explainer import Explainer
+    from partswap.models.checkpoints import Classifier
+    from partswap.models.stated import Stated
     from partswap.runs.context import RunContext
 
 console = Console()
@@ -50,10 +55,8 @@ def output_picture(text: str) -> Any:
 
 def writable_picture(place: Path) -> Path:
     """Return where a picture goes, after checking that one can be written there."""
-    from partswap.inputs.images import check_picture
-
     _writable(place, folder=False)
-    check_picture(place)
+    calls("partswap.inputs.images:check_picture")(place)
     return place
 
 
@@ -90,41 +93,30 @@ def one_of(*names: str) -> Callable[[str], str]:
     return check
 
 
-def check_method(name: str) -> None:
-    """Raise an error if there is no such method."""
-    from partswap.search import METHODS
+def calls(place: str, *exempt: str | None) -> Callable[[Any], Any]:
+    """Return a check by its ``module:function``, imported when it is first needed; it returns the value.
 
-    METHODS.get(name)
+    None and the `exempt` values pass without it.
+    """
+
+    def check(value: Any) -> Any:
+        if value is not None and value not in exempt:
+            module, _, name = place.partition(":")
+            attrgetter(name)(import_module(module))(value)
+        return value
+
+    return check
 
 
-def check_auxiliary_name(text: str) -> None:
-    """Raise an error if there is no such auxiliary; "none" is none."""
-    from partswap.models.auxiliaries import check_auxiliary
-
-    if text != "none":
-        check_auxiliary(text)
+#: Checks that raise an error if there is no such method or auxiliary.
+check_method = calls("partswap.search:METHODS.get")
+check_auxiliary_name = calls("partswap.models.auxiliaries:check_auxiliary", "none")
 
 
-def check_exists(place: Path) -> None:
+def check_exists(place: Path | str) -> None:
     """Raise an error if there is no such file or folder."""
-    if not place.exists():
+    if not Path(place).exists():
         raise SettingError(f"there is no file or folder {place}.", "Check the path.")
-
-
-def _check_precision(name: str) -> str:
-    from partswap.models.precision import check_precision
-
-    if name != "auto":
-        check_precision(name)
-    return name
-
-
-def _check_cache(folder: Path | None) -> Path | None:
-    from partswap.utils.store import check_cache
-
-    if folder is not None:
-        check_cache(folder)
-    return folder
 
 
 def _writable(place: Path | None, *, folder: bool) -> Path | None:
@@ -143,8 +135,8 @@ Model = Annotated[str, flag("model")]
 Weights = Annotated[str | None, flag("weights")]
 Classes = Annotated[str | None, flag("classes")]
 Layer = Annotated[str | None, flag("layer")]
-Cache = Annotated[Path | None, flag("cache", callback=_check_cache)]
-Precision = Annotated[str, flag("precision", callback=_check_precision)]
+Cache = Annotated[Path | None, flag("cache", callback=calls("partswap.utils.store:check_cache"))]
+Precision = Annotated[str, flag("precision", callback=calls("partswap.models.precision:check_precision", "auto"))]
 Device = Annotated[str | None, flag("device", show_default="cuda if there is one, else cpu")]
 Seed = Annotated[int, flag("seed", min=0)]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch; all cores by default.")]
@@ -256,13 +248,22 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def open_context(config: RunConfig) -> RunContext:
     """Return data, classifier and auxiliary of a configuration; print what cannot be read, and show progress."""
     from partswap.runs.context import open_run_context
-    from partswap.utils.progress import bars
 
     hush_warnings()
     context = open_run_context(on_device(config), bars)
     say_skipped(config.options, context.data)
     say_notes(context.explainer)
     return context
+
+
+def open_named(model: str, weights: str | None, classes: str | None, stated: Stated | None) -> Classifier:
+    """Return the classifier of a name; of an architecture without weights, one with random weights."""
+    from partswap.models.open import describe, is_architecture, open_classifier
+    from partswap.models.zoo import load_model
+
+    if weights is None and is_architecture(model):
+        return describe(load_model(model), model, classes, stated)
+    return open_classifier(model, weights, classes, stated)
 
 
 def hush_warnings() -> None:

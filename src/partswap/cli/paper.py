@@ -24,6 +24,7 @@ from partswap.cli.options import (
 )
 from partswap.runs.config import RunConfig
 from partswap.utils.options import AUXILIARY_HELP
+from partswap.utils.progress import bars
 from partswap.utils.registry import registered
 
 app = typer.Typer(help="The paper's tables and figures.", no_args_is_help=True)
@@ -65,7 +66,6 @@ def _command(name: str) -> Command:
         from partswap.analysis.paper.context import TableContext, check_table, make_table
         from partswap.analysis.tune import read_choice
         from partswap.models.auxiliaries import AuxiliaryChoice
-        from partswap.utils.progress import bars
 
         auxiliaries = auxiliary or ["auto"]
         config = on_device(config).with_(auxiliary=auxiliaries[0], precision=resolve_precision(config.precision))

@@ -21,6 +21,7 @@ from partswap.cli.options import (
 )
 from partswap.errors import SettingError
 from partswap.utils.options import AUXILIARY_HELP, parse_options
+from partswap.utils.progress import bars, step
 
 app = typer.Typer(help="Words for the parts of your images.", no_args_is_help=True)
 
@@ -48,7 +49,6 @@ def name(
     """Show the clusters of an auxiliary as pictures and ask for a word for each; no word means no part."""
     from partswap.analysis.cluster_labels import ClusterLabeler
     from partswap.data.base import open_dataset
-    from partswap.utils.progress import bars, step
 
     if out.suffix != ".json":
         raise SettingError(f"{out} is no name of a JSON file.", "Let it end in .json.")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from partswap.cli.options import check_exists, checked, output_page, say
+from partswap.utils.progress import bars
 
 
 def report(
@@ -23,7 +24,6 @@ def report(
 ) -> None:
     """Write a page about runs: the model's mistakes, nearest classes, all explanations to filter and sort, metrics."""
     from partswap.apps.report import collect_runs, write_report
-    from partswap.utils.progress import bars
 
     page = write_report(collect_runs(runs, title=title, words=words, track=bars), out)
     say(f"report: {page}")

@@ -9,6 +9,7 @@ import typer
 
 from partswap.cli.options import Seed, output_file, output_folder, say
 from partswap.errors import MissingDependencyError, PartswapError, SettingError
+from partswap.utils.progress import bars
 
 if TYPE_CHECKING:
     from partswap.apps.study.server import StudyState
@@ -68,7 +69,6 @@ def plan(
     from partswap.apps.study.power import power_of
     from partswap.apps.study.preview import write_preview
     from partswap.runs.folder import read_run
-    from partswap.utils.progress import bars
 
     if consent is not None and not consent.is_file():
         raise SettingError(f"there is no file {consent}.", "Give the text of the consent page.")
@@ -190,7 +190,6 @@ def _simulate(folder: Path, database: str | None, count: int, noise: float, laps
         SimulationSettings,
         run_simulated_participants,
     )
-    from partswap.utils.progress import bars
 
     if database is None:  # one of their own, made anew every time
         for old in folder.glob("simulated.db*"):

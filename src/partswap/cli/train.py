@@ -20,6 +20,7 @@ from partswap.cli.options import (
     Seed,
     Threads,
     Weights,
+    calls,
     check_auxiliary_name,
     check_exists,
     checked,
@@ -33,28 +34,12 @@ from partswap.cli.options import (
 )
 from partswap.errors import SettingError
 from partswap.utils.options import parse_options
+from partswap.utils.progress import bars, step
 
 if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.training.loop import Recipe
     from partswap.training.plan import TrainingPlan
-
-
-def _check_start(start: str) -> None:
-    from partswap.models.open import check_start
-
-    if start not in ("default", "none"):
-        check_start(start)
-
-
-def _check_architecture(name: str) -> None:
-    from partswap.models.open import check_architecture
-
-    check_architecture(name)
-
-
-def _check_parts(place: str) -> None:
-    check_exists(Path(place))
 
 
 def _check_sources(start: str) -> None:
@@ -81,7 +66,6 @@ class Images:
     def open(self) -> tuple[Dataset, Dataset]:
         """Return the two splits."""
         from partswap.data.base import open_dataset
-        from partswap.utils.progress import bars, step
 
         options = parse_options(self.option)
         with step(bars, "opening the data set"):
@@ -100,7 +84,7 @@ class StartFlags:
         checked(
             "Start from: a file of weights, a model (trained folder, hf:FOLDER, file.py:function, timm:NAME), "
             "'default' (official ImageNet weights), 'none'.",
-            _check_start,
+            calls("partswap.models.open:check_start", "default", "none"),
         ),
     ] = "default"
     freeze: Annotated[
@@ -108,7 +92,7 @@ class StartFlags:
     ] = None
     views: Annotated[int, typer.Option(min=1, help="Views of each image to cache behind the frozen layer.")] = 4
     resize: Annotated[
-        int | None, typer.Option(min=1, help="Short side before the centre is cropped; 256 for most networks.")
+        int | None, typer.Option(min=1, help="Short side before the center is cropped; 256 for most networks.")
     ] = None
     freeze_norm: Annotated[bool, typer.Option(help="Batch norm keeps its statistics.")] = True
 
@@ -160,7 +144,7 @@ def classifier(
         checked(
             "vgg16, resnet50, resnet50_v1, any torchvision or timm name, hf:FOLDER, file.py:function. If not "
             "given: that of the model in --start, else vgg16.",
-            _check_architecture,
+            calls("partswap.models.open:check_architecture"),
         ),
     ] = None,
     start: StartFlags,
@@ -181,7 +165,6 @@ def classifier(
     from partswap.models.open import start_of
     from partswap.training.classifier import train_classifier
     from partswap.training.devices import check_processes, launch
-    from partswap.utils.progress import bars
 
     device = steps.device
     _check(out, device)
@@ -211,7 +194,10 @@ def parts(
     out: Out,
     arch: Annotated[
         str,
-        checked("Backbone: resnet50, resnet50_v1, or any torchvision or timm name.", _check_architecture),
+        checked(
+            "Backbone: resnet50, resnet50_v1, or any torchvision or timm name.",
+            calls("partswap.models.open:check_architecture"),
+        ),
     ] = "resnet50",
     layer: Annotated[str, typer.Option(help="Last layer of the backbone.")] = "layer4",
     start: StartFlags,
@@ -222,7 +208,6 @@ def parts(
 ) -> None:
     """Train a parts detector on keypoints: an upper bound for auxiliaries, and what names parts."""
     from partswap.training.parts import train_parts
-    from partswap.utils.progress import bars
 
     _check(out, steps.device)
     use_threads(steps.threads)
@@ -247,7 +232,7 @@ def auxiliary(
             _check_sources,
         ),
     ] = "imagenet_resnet50",
-    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 1000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimizer.")] = 1000,
     width: Annotated[int, typer.Option(min=1, help="Channels of the result.")] = 256,
     neighbours: Annotated[int, typer.Option(min=1, help="An image's partner is one of so many most like it.")] = 15,
     both_ways: Annotated[
@@ -261,7 +246,6 @@ def auxiliary(
     """Learn which regions of your images show the same part, without labels; minutes on two cores."""
     from partswap.analysis.matching import measure_auxiliary
     from partswap.training.auxiliary import MatchRecipe, train_auxiliary
-    from partswap.utils.progress import bars
 
     _check(out, None)
     use_threads(threads)
@@ -293,7 +277,7 @@ def words(
     parts: Annotated[
         str | None,
         checked(
-            "What tells parts: the folder of a detector (train parts) or named clusters (parts name).", _check_parts
+            "What tells parts: the folder of a detector (train parts) or named clusters (parts name).", check_exists
         ),
     ] = None,
     fit_head: Annotated[
@@ -306,7 +290,6 @@ def words(
     """Learn the attributes of a data set as words for a classifier's counterfactuals."""
     from partswap.models.open import open_classifier
     from partswap.training.words import check_words, train_words
-    from partswap.utils.progress import bars, step
 
     _check(out, None)
     use_threads(threads)

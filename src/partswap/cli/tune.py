@@ -20,6 +20,7 @@ from partswap.cli.options import (
 from partswap.errors import SettingError
 from partswap.runs.config import RunConfig
 from partswap.utils.options import AUXILIARY_HELP
+from partswap.utils.progress import bars
 
 
 @with_config(
@@ -45,7 +46,6 @@ def tune(
     from partswap.analysis.tune import LAMBDAS, TAUS, trials
     from partswap.analysis.tune import tune as run
     from partswap.utils.files import write_json
-    from partswap.utils.progress import bars
 
     config = config.with_(auxiliary=auxiliary, split=split)
     trials(method, lam or LAMBDAS, tau or TAUS)  # before anything is opened

@@ -23,7 +23,7 @@ MANY_LABELS = Note(
 )
 NO_GRADIENTS = Note(
     "gradients",
-    "no gradients pass through the head (it is quantised, or leaves torch): nothing says which swaps are worth a "
+    "no gradients pass through the head (it is quantized, or leaves torch): nothing says which swaps are worth a "
     "look, so every one is evaluated exactly, which is slow. In floating point, or cut at a later layer, it is faster.",
 )
 
