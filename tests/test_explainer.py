@@ -79,12 +79,12 @@ def test_one_call_explains_as_an_explainer_does(explainer, birds):
 
 
 def test_paths_arrays_images_and_tensors_are_all_images(explainer, birds, tmp_path):
-    query, donors = birds
+    query, distractors = birds
     query.save(tmp_path / "q.png")
     tensor, _ = explainer.preprocess(query)
     forms = [query, tmp_path / "q.png", str(tmp_path / "q.png"), np.asarray(query), tensor]
-    found = [explainer.explain(form, donors, target=5).edits for form in forms]
-    assert all(edits == found[0] for edits in found)
+    results = [explainer.explain(form, distractors, target=5).edits for form in forms]
+    assert all(edits == results[0] for edits in results)
 
 
 def test_the_target_is_the_second_guess_unless_told(explainer, birds):
@@ -95,17 +95,17 @@ def test_the_target_is_the_second_guess_unless_told(explainer, birds):
 
 
 def test_many_queries_equal_one_by_one(explainer, birds):
-    _, donors = birds
+    _, distractors = birds
     queries = [aviary.draw(4, seed).image for seed in (7, 8)]
-    many = explainer.explain_many(queries, donors, 5)
-    assert [cf.edits for cf in many] == [explainer.explain(q, donors, 5).edits for q in queries]
+    many = explainer.explain_many(queries, distractors, 5)
+    assert [cf.edits for cf in many] == [explainer.explain(q, distractors, 5).edits for q in queries]
 
 
 def test_each_of_many_queries_may_have_a_target_of_its_own(explainer, birds):
-    _, donors = birds
+    _, distractors = birds
     queries = [aviary.draw(4, seed).image for seed in (7, 8, 9)]
-    many = explainer.explain_many(queries, donors, [5, None, "6"], keep_misclassified=True)
-    chosen = explainer.explain(queries[1], donors, keep_misclassified=True)
+    many = explainer.explain_many(queries, distractors, [5, None, "6"], keep_misclassified=True)
+    chosen = explainer.explain(queries[1], distractors, keep_misclassified=True)
     assert [cf.target for cf in many] == [5, chosen.target, 6]
     assert [cf.source["target_from"].kind == "given" for cf in many] == [True, False, True]
     for wrong, error, message in (
@@ -114,22 +114,22 @@ def test_each_of_many_queries_may_have_a_target_of_its_own(explainer, birds):
         (["Spect", None, 5], ClassIndexError, "Spect"),
     ):
         with pytest.raises(error, match=message):
-            explainer.explain_many(["never read.png"] * 3, donors, wrong)
+            explainer.explain_many(["never read.png"] * 3, distractors, wrong)
 
 
 @pytest.fixture
 def some_fail(explainer, birds, tmp_path):
     """Queries of which the second cannot be read and the third is the target already, and distractors."""
-    query, donors = birds
+    query, distractors = birds
     (tmp_path / "broken.png").write_bytes(b"no image")
-    already = donors[explainer.encode(donors).logits.argmax(1).tolist().index(5)]
-    return [query, tmp_path / "broken.png", already, aviary.draw(4, 8).image], donors
+    already = distractors[explainer.encode(distractors).logits.argmax(1).tolist().index(5)]
+    return [query, tmp_path / "broken.png", already, aviary.draw(4, 8).image], distractors
 
 
 def test_an_image_that_fails_does_not_stop_the_others(explainer, some_fail):
-    queries, donors = some_fail
+    queries, distractors = some_fail
     with pytest.raises(UnexplainedError) as raised:
-        explainer.explain_many(queries, donors, 5)
+        explainer.explain_many(queries, distractors, 5)
     error = pickle.loads(pickle.dumps(raised.value))
     assert "2 of 4 images could not be explained: image 2 (broken.png): " in str(error)
     assert "; image 3: the model already says" in str(error)
@@ -137,13 +137,13 @@ def test_an_image_that_fails_does_not_stop_the_others(explainer, some_fail):
         (1, ImageError),
         (2, ClassIndexError),
     ]
-    expected = [None if k in (1, 2) else explainer.explain(queries[k], donors, 5).edits for k in range(4)]
+    expected = [None if k in (1, 2) else explainer.explain(queries[k], distractors, 5).edits for k in range(4)]
     assert [cf and cf.edits for cf in error.results] == expected
     with pytest.warns(PartswapWarning, match="2 of 4 images could not be explained"):
-        found = explainer.explain_many(queries, donors, 5, on_error="skip")
-    assert [cf and cf.edits for cf in found] == expected
+        results = explainer.explain_many(queries, distractors, 5, on_error="skip")
+    assert [cf and cf.edits for cf in results] == expected
     with pytest.raises(SettingError, match="Use 'raise' or 'skip'"):
-        explainer.explain_many(queries, donors, 5, on_error="ignore")
+        explainer.explain_many(queries, distractors, 5, on_error="ignore")
 
 
 def test_where_no_image_can_be_read_every_one_is_named(explainer, birds):
@@ -154,10 +154,10 @@ def test_where_no_image_can_be_read_every_one_is_named(explainer, birds):
 
 
 def test_it_verifies_on_images(explainer, birds):
-    query, donors = birds
-    cf = explainer.explain(query, [aviary.draw(30, 0).image, *donors], target=5)
+    query, distractors = birds
+    cf = explainer.explain(query, [aviary.draw(30, 0).image, *distractors], target=5)
     x, _ = explainer.preprocess(query)
-    y = torch.stack([explainer.preprocess(d)[0] for d in [aviary.draw(30, 0).image, *donors]])
+    y = torch.stack([explainer.preprocess(d)[0] for d in [aviary.draw(30, 0).image, *distractors]])
     assert cf.verify(explainer.cut, x, y[cf.source["distractor_indices"]])
 
 
@@ -197,8 +197,10 @@ def test_a_method_given_by_name_and_as_an_object_searches_alike(name, own_tau, b
 
 def test_the_paper_s_method_searches_at_the_auxiliary_s_temperature_unless_it_has_one(own_tau, birds):
     paper = METHODS.get("paper")
-    found = [own_tau.explain(*birds, target=5, method=method).settings for method in ("paper", paper(), paper(tau=0.2))]
-    assert [settings["temperature"] for settings in found] == [0.05, 0.05, 0.2]
+    results = [
+        own_tau.explain(*birds, target=5, method=method).settings for method in ("paper", paper(), paper(tau=0.2))
+    ]
+    assert [settings["temperature"] for settings in results] == [0.05, 0.05, 0.2]
     ours = own_tau.explain(*birds, target=5).settings
     assert ours["tau"] == "auto"
     assert ours["temperature"] not in (0.05, 0.1)
@@ -214,9 +216,9 @@ def test_a_module_can_be_the_auxiliary_and_none_leaves_the_term_out(birds):
 
 
 def test_misclassified_distractors_are_left_out(explainer, birds):
-    query, donors = birds
+    query, distractors = birds
     stranger = aviary.draw(30, 0).image
-    cf = explainer.explain(query, [stranger, *donors], target=5)
+    cf = explainer.explain(query, [stranger, *distractors], target=5)
     assert 0 not in cf.source["distractor_indices"]
     assert cf.distractors == len(cf.source["distractor_indices"])
     with pytest.raises(NoDistractorsError, match="none of the 1 distractors is predicted as the target Spectacled"):
@@ -236,27 +238,27 @@ def test_a_wrong_target_is_named(explainer, birds, target, error, message):
 
 
 def test_bad_images_are_named(explainer, birds, tmp_path):
-    query, donors = birds
+    query, distractors = birds
     with pytest.raises(ImageError, match=r"no image .*gone.jpg"):
-        explainer.explain(tmp_path / "gone.jpg", donors, 5)
+        explainer.explain(tmp_path / "gone.jpg", distractors, 5)
     (tmp_path / "text.jpg").write_text("not an image")
     with pytest.raises(ImageError, match=r"text.jpg cannot be read"):
-        explainer.explain(tmp_path / "text.jpg", donors, 5)
+        explainer.explain(tmp_path / "text.jpg", distractors, 5)
     query.save(tmp_path / "cut.jpg")
     data = (tmp_path / "cut.jpg").read_bytes()
     (tmp_path / "cut.jpg").write_bytes(data[: len(data) // 2])
     with pytest.raises(ImageError, match=r"cut.jpg cannot be read"):
-        explainer.explain(tmp_path / "cut.jpg", donors, 5)
+        explainer.explain(tmp_path / "cut.jpg", distractors, 5)
     with pytest.raises(ShapeError, match=r"\(3, height, width\)"):
-        explainer.explain(torch.zeros(1, 224, 224), donors, 5)
+        explainer.explain(torch.zeros(1, 224, 224), distractors, 5)
     with pytest.raises(ImageError, match="NaN"):
-        explainer.explain(torch.full((3, 224, 224), float("nan")), donors, 5)
+        explainer.explain(torch.full((3, 224, 224), float("nan")), distractors, 5)
     with pytest.raises(ImageError, match="float64"):
-        explainer.explain(np.zeros((224, 224, 3)), donors, 5)
+        explainer.explain(np.zeros((224, 224, 3)), distractors, 5)
     with pytest.raises(ImageError, match="not an image"):
-        explainer.explain(np.zeros((3, 224, 224), np.uint8), donors, 5)
+        explainer.explain(np.zeros((3, 224, 224), np.uint8), distractors, 5)
     with pytest.raises(ImageError, match="uint8"):
-        explainer.explain(torch.zeros(224, 224, 3, dtype=torch.uint8), donors, 5)
+        explainer.explain(torch.zeros(224, 224, 3, dtype=torch.uint8), distractors, 5)
     with pytest.raises(NoDistractorsError):
         explainer.explain(query, [], 5)
 
@@ -310,9 +312,9 @@ def test_a_model_that_rolls_dice_is_refused():
 
 
 def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
-    query, donors = birds
-    said = explainer.encode(donors).logits.argmax(1).tolist()
-    right, wrong = [d for d, k in zip(donors, said, strict=True) if k == 5], donors[said.index(4)]
+    query, distractors = birds
+    predicted = explainer.encode(distractors).logits.argmax(1).tolist()
+    right, wrong = [d for d, k in zip(distractors, predicted, strict=True) if k == 5], distractors[predicted.index(4)]
     cf = explainer.explain(query, [*right, wrong])
     assert cf.target == 5
     assert cf.source["target_from"] == Note(
@@ -321,11 +323,11 @@ def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
     # Half of them are no majority, and one of six is none either.
     encoded = explainer.encode(query if isinstance(query, list) else [query])
     guess = int(encoded.logits[0].topk(2).indices[1])
-    for some in ([*right[:1], wrong], [*right[:1], *[wrong] * 5]):
-        aim, why = choose_target(encoded.logits[0], None, None, explainer.encode(some).logits, NAMES)
-        assert (aim, why.kind) == (guess, "guess")
-        assert f"(1 of {len(some)} are {NAMES[5]})" in why.text
-    mixed = [*donors[:1], *(aviary.draw(k, 0).image for k in (10, 20, 30))]
+    for images in ([*right[:1], wrong], [*right[:1], *[wrong] * 5]):
+        chosen, note = choose_target(encoded.logits[0], None, None, explainer.encode(images).logits, NAMES)
+        assert (chosen, note.kind) == (guess, "guess")
+        assert f"(1 of {len(images)} are {NAMES[5]})" in note.text
+    mixed = [*distractors[:1], *(aviary.draw(k, 0).image for k in (10, 20, 30))]
     with pytest.raises(NoDistractorsError) as caught:
         explainer.explain(query, mixed)
     assert "(the model's second guess; no majority" in str(caught.value)
@@ -333,33 +335,33 @@ def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
 
 
 def test_methods_of_one_distractor_take_the_first_that_will_do(explainer, birds):
-    query, donors = birds
-    said = explainer.encode(donors).logits.argmax(1).tolist()
-    first = said.index(5)
+    query, distractors = birds
+    predicted = explainer.encode(distractors).logits.argmax(1).tolist()
+    first = predicted.index(5)
     for method in ("goyal", "scout"):
-        cf = explainer.explain(query, donors, 5, method=method)
+        cf = explainer.explain(query, distractors, 5, method=method)
         assert (cf.distractors, cf.source["distractor_indices"]) == (1, [first])
-        alone = explainer.explain(query, [donors[first]], 5, method=method)
+        alone = explainer.explain(query, [distractors[first]], 5, method=method)
         assert cf.edits == alone.edits
         assert explainer.verify(cf)
-    assert explainer.explain(query, donors, 5, method="paper").distractors == said.count(5) > 1
+    assert explainer.explain(query, distractors, 5, method="paper").distractors == predicted.count(5) > 1
 
 
 def test_errors_say_what_distractors_are_predicted_as(explainer, birds):
-    query, donors = birds
+    query, distractors = birds
     with pytest.raises(NoDistractorsError, match=rf"target {NAMES[30]}; they are predicted as .*Warbler \(\d\)"):
-        explainer.explain(query, donors, NAMES[30])
+        explainer.explain(query, distractors, NAMES[30])
     with pytest.raises(ClassIndexError, match="already says Olive Warbler"):
-        explainer.explain(query, donors, "Olive Warbler")
+        explainer.explain(query, distractors, "Olive Warbler")
 
 
 def test_a_mistake_is_explained_towards_the_true_class(explainer, birds):
     query, _ = birds
-    said = int(explainer.encode([query]).logits[0].argmax())
-    truth = 5 if said != 5 else 4
+    predicted = int(explainer.encode([query]).logits[0].argmax())
+    truth = 5 if predicted != 5 else 4
     right = [aviary.draw(truth, seed).image for seed in range(6)]
     cf = explainer.explain((query, truth), right)  # an item of a data set: an image and its label
-    assert (cf.query_class, cf.target, cf.source["target_from"].kind) == (said, truth, "label")
+    assert (cf.query_class, cf.target, cf.source["target_from"].kind) == (predicted, truth, "label")
     assert cf.edits == explainer.explain(query, right, label=NAMES[truth]).edits
     assert cf.source["label"] == truth
 
@@ -371,27 +373,27 @@ def test_the_number_of_a_folder_is_no_class_of_the_model(explainer, tmp_path):
         image = aviary.draw(30 if k == 0 else 4, 7).image
         image.save(tmp_path / f"{k + 1:03}.{name.replace(' ', '_')}" / "bird.png")
     items = {normalize_name(item.class_name): item for item in open_dataset("folder", tmp_path, "all")}
-    donors = [aviary.draw(5, seed).image for seed in range(4)]
-    assert "label" not in explainer.explain(items["a bird of another world"], donors).source  # not class 2
-    known = explainer.explain(items[normalize_name(NAMES[4])], donors)
-    assert known.source["label"] == 4  # not class 1
-    (many,) = explainer.explain_many([items[normalize_name(NAMES[4])]], donors)
+    distractors = [aviary.draw(5, seed).image for seed in range(4)]
+    assert "label" not in explainer.explain(items["a bird of another world"], distractors).source  # not class 2
+    labeled = explainer.explain(items[normalize_name(NAMES[4])], distractors)
+    assert labeled.source["label"] == 4  # not class 1
+    (many,) = explainer.explain_many([items[normalize_name(NAMES[4])]], distractors)
     assert many.source["label"] == 4
-    assert many.edits == known.edits
+    assert many.edits == labeled.edits
 
 
 def test_distractors_are_called_what_the_model_says_of_them(explainer, birds):
-    query, donors = birds
-    said = explainer.encode(donors).logits.argmax(1).tolist()
-    assert len(set(said)) == 2
-    cf = explainer.explain(query, donors, 5, keep_misclassified=True)
-    assert [cf.distractor_class(k) for k in range(len(donors))] == said
-    assert {cf.class_name(k) for k in said} == {NAMES[k] for k in said}
+    query, distractors = birds
+    predicted = explainer.encode(distractors).logits.argmax(1).tolist()
+    assert len(set(predicted)) == 2
+    cf = explainer.explain(query, distractors, 5, keep_misclassified=True)
+    assert [cf.distractor_class(k) for k in range(len(distractors))] == predicted
+    assert {cf.class_name(k) for k in predicted} == {NAMES[k] for k in predicted}
     used = {edit.distractor_image for edit in cf.edits}
     texts = [text.get_text() for text in cf.plot(kind="trace").texts]
     for each in used:  # above the name of a distractor stands its class
-        assert texts[texts.index(f"distractor {cf.distractor_number(each)}") - 1] == NAMES[said[each]]
-    right = explainer.explain(query, donors, 5)
+        assert texts[texts.index(f"distractor {cf.distractor_number(each)}") - 1] == NAMES[predicted[each]]
+    right = explainer.explain(query, distractors, 5)
     assert "distractor_classes" not in right.source
     assert {right.distractor_class(k) for k in range(right.distractors)} == {5}
 
@@ -409,21 +411,21 @@ def test_distractors_are_found_in_a_data_set(explainer, birds):
 
 
 def test_folders_generators_and_items_are_distractors(explainer, birds, tmp_path):
-    query, donors = birds
-    (tmp_path / "donors").mkdir()
-    for k, donor in enumerate(donors):
-        donor.save(tmp_path / "donors" / f"{k}.png")
-    expected = explainer.explain(query, donors, 5).edits
-    loader = torch.utils.data.DataLoader([(explainer.preprocess(d)[0], 5) for d in donors], batch_size=3)
-    torch_like = torch.utils.data.Subset([(d, 5) for d in donors], range(len(donors)))  # has no __iter__
-    items = [{"image": d, "label": 5} for d in donors]  # as data sets of Hugging Face give them
-    folder = tmp_path / "donors"
+    query, distractors = birds
+    (tmp_path / "distractors").mkdir()
+    for k, distractor in enumerate(distractors):
+        distractor.save(tmp_path / "distractors" / f"{k}.png")
+    expected = explainer.explain(query, distractors, 5).edits
+    loader = torch.utils.data.DataLoader([(explainer.preprocess(d)[0], 5) for d in distractors], batch_size=3)
+    torch_like = torch.utils.data.Subset([(d, 5) for d in distractors], range(len(distractors)))  # has no __iter__
+    items = [{"image": d, "label": 5} for d in distractors]  # as data sets of Hugging Face give them
+    folder = tmp_path / "distractors"
     for given in (
         folder,
         str(folder),
-        iter(donors),
-        tuple(donors),
-        [(d, 5) for d in donors],
+        iter(distractors),
+        tuple(distractors),
+        [(d, 5) for d in distractors],
         torch_like,
         items,
         loader,
@@ -432,18 +434,18 @@ def test_folders_generators_and_items_are_distractors(explainer, birds, tmp_path
 
 
 def test_one_image_however_it_comes_is_a_query_and_a_distractor(explainer, birds, tmp_path):
-    query, donors = birds
-    right = next(d for d in donors if int(explainer.encode(d).logits.argmax()) == 5)
-    right.save(tmp_path / "donor.png")
+    query, distractors = birds
+    right = next(d for d in distractors if int(explainer.encode(d).logits.argmax()) == 5)
+    right.save(tmp_path / "distractor.png")
     (tmp_path / "queries").mkdir()
     query.save(tmp_path / "queries" / "one.png")
     tensor = explainer.preprocess(query)[0]
     loader = torch.utils.data.DataLoader([(tensor, 4)])
     expected = explainer.explain(query, [right], 5)
-    for one in (right, tmp_path / "donor.png", np.asarray(right)[None], explainer.preprocess(right)[0][None]):
-        assert explainer.explain(query, one, 5).edits == expected.edits
-    for one in ([query], tmp_path / "queries", tensor[None], loader, next(iter(loader)), {"image": query}):
-        assert explainer.explain(one, right, 5).edits == expected.edits
+    for form in (right, tmp_path / "distractor.png", np.asarray(right)[None], explainer.preprocess(right)[0][None]):
+        assert explainer.explain(query, form, 5).edits == expected.edits
+    for form in ([query], tmp_path / "queries", tensor[None], loader, next(iter(loader)), {"image": query}):
+        assert explainer.explain(form, right, 5).edits == expected.edits
     assert explainer.explain(next(iter(loader)), right, 5).source["label"] == 4
     with pytest.raises(ShapeError, match="there are 2 queries"):
         explainer.explain([query, query], right, 5)
@@ -458,16 +460,16 @@ def of_unit_tensors():
 
 
 def test_float_tensors_are_taken_for_what_they_are_or_refused(explainer, of_unit_tensors, birds):
-    query, donors = birds
+    query, distractors = birds
     unit = torch.from_numpy(np.asarray(query).copy()).permute(2, 0, 1) / 255
     with pytest.raises(ImageError, match=r'from 0\S* to \S+: it may be pixels .* tensors="unit" or tensors="stand'):
-        explainer.explain(unit, donors, 5)
+        explainer.explain(unit, distractors, 5)
     for each in (explainer, of_unit_tensors):
         with pytest.raises(ImageError, match=r"pixels of 0 to 255, not standardised. Pass it as uint8"):
-            each.explain(unit * 255, donors, 5)
+            each.explain(unit * 255, distractors, 5)
     encoded = of_unit_tensors.encode([unit, query])
     assert torch.allclose(encoded.logits[0], encoded.logits[1], atol=1e-4)
-    cf = of_unit_tensors.explain(unit, donors, 5)
+    cf = of_unit_tensors.explain(unit, distractors, 5)
     assert of_unit_tensors.verify(cf)
     assert cf.verify(of_unit_tensors.model)
     with pytest.raises(ImageError, match=r'and tensors is "unit"'):
@@ -482,9 +484,9 @@ def test_float_tensors_are_taken_for_what_they_are_or_refused(explainer, of_unit
 
 def test_folders_tell_which_files_are_not_read(birds, tmp_path):
     explainer = Explainer("aviary:vgg", auxiliary=None)
-    _, donors = birds
-    for donor, name in zip(donors, ("a.png", "b.gif", "c.jfif", "d.ppm"), strict=True):
-        donor.save(tmp_path / name)
+    _, distractors = birds
+    for distractor, name in zip(distractors, ("a.png", "b.gif", "c.jfif", "d.ppm"), strict=True):
+        distractor.save(tmp_path / name)
     for name in ("e.heic", "f.heic", "g.svg", "notes.txt", ".hidden.raw"):
         (tmp_path / name).write_bytes(b"x")
     with pytest.warns(PartswapWarning, match=r"3 files are not read as images: 2 \.heic, 1 \.svg, first .*e\.heic"):
@@ -542,11 +544,11 @@ def saved(tmp_path):
 def test_originals_are_cropped_as_the_model_saw_them(saved):
     _, cf, read, paths = saved
     again = read.with_images(Image.open(paths[0]), [str(path) for path in paths[1:]])
-    for mine, theirs in zip(
+    for picture, expected in zip(
         (again.pictures.query, *again.pictures.distractors), (cf.pictures.query, *cf.pictures.distractors), strict=True
     ):
-        assert mine.size == theirs.size == (224, 224)
-        assert np.abs(np.asarray(mine, float) - np.asarray(theirs, float)).mean() < 4
+        assert picture.size == expected.size == (224, 224)
+        assert np.abs(np.asarray(picture, float) - np.asarray(expected, float)).mean() < 4
     assert read.with_files().pictures.query.size == (224, 224)
     with pytest.raises(ShapeError, match=r"600 x 480 pixels is not what the model saw \(224 x 224\)"):
         read.with_images(Image.new("RGB", (600, 480)), paths[1:])
@@ -571,12 +573,12 @@ def test_a_result_without_geometry_takes_only_pictures_of_the_grid_s_proportions
 
 def test_verification_just_works(saved):
     explainer, cf, read, paths = saved
-    for one in (cf, read):
-        assert explainer.verify(one)
-        assert one.verify(explainer)
-        assert one.verify(explainer.cut)
-        assert one.verify(explainer.model)
-        assert one.verify(shipped.load("vgg"), paths[0], paths[1:])
+    for form in (cf, read):
+        assert explainer.verify(form)
+        assert form.verify(explainer)
+        assert form.verify(explainer.cut)
+        assert form.verify(explainer.model)
+        assert form.verify(shipped.load("vgg"), paths[0], paths[1:])
     assert not explainer.verify(cf, paths[1], paths[1:])  # another query
     other = shipped.load("vgg")
     with torch.no_grad():
@@ -651,7 +653,7 @@ def test_what_is_written_on_a_figure_is_not_cut_off(explainer, birds, names):
         assert edges.y0 <= box.y0
         assert box.y1 <= edges.y1
     letters = [box.shrunk(0.98, 0.7) for box in boxes]  # boxes of lines are higher than their letters
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(letters, 2))
+    assert not any(form.overlaps(other) for form, other in itertools.combinations(letters, 2))
     for axis in figure.axes:  # and pictures are not squeezed by it
         if axis.images:
             assert axis.get_position().width * figure.get_size_inches()[0] > 2
@@ -695,9 +697,9 @@ def test_a_target_out_of_reach_ends_early():
     images = [aviary.draw(k, 0).image for k in range(4)]
     cf = explainer.explain(images[0], images[1:], 3, keep_misclassified=True)
     assert (len(cf), cf.flipped, cf.settings["patience"]) == (8, False, 8)
-    said = " ".join(str(cf).split())
-    assert "even in place of all cells" in said
-    assert said.endswith(
+    predicted = " ".join(str(cf).split())
+    assert "even in place of all cells" in predicted
+    assert predicted.endswith(
         "Cut at an earlier layer: the class token, which stays the query's, has read less of it there."
     )
     longer = explainer.explain(images[0], images[1:], 3, keep_misclassified=True, method=METHODS.get("goyal")())

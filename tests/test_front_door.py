@@ -167,10 +167,14 @@ def explained(spec: str, photographs) -> tuple[Explainer, Counterfactual, str, b
     assert explainer.class_names == NAMES
     query, others = photographs / "photo.jpg", photographs / "others"
     logits = explainer.encode([query, others]).logits
-    other = [k for k in logits.argmax(1).tolist() if k != int(logits[0].argmax())]
+    others_predicted = [k for k in logits.argmax(1).tolist() if k != int(logits[0].argmax())]
     # Of a random network all images may be of one class: then towards its second guess, from all there is.
-    keep = not other
-    target = NAMES[max(set(other), key=other.count)] if other else NAMES[int(logits[0].topk(2).indices[1])]
+    keep = not others_predicted
+    target = (
+        NAMES[max(set(others_predicted), key=others_predicted.count)]
+        if others_predicted
+        else NAMES[int(logits[0].topk(2).indices[1])]
+    )
     cf = explainer.explain(query, others, target, keep_misclassified=keep)
     assert cf.class_name(cf.target) == target
     assert explainer.verify(cf), explainer.verify(cf)

@@ -49,9 +49,9 @@ def test_the_shell_block_runs(shell, folder):
 
 
 def test_the_python_block_runs(shell, folder):
-    said = run(folder, sys.executable, "-c", block("Ten lines of Python", "python"))
-    assert "Counterfactual: Olive Warbler -> Spectacled Warbler" in said
-    assert "Verification(holds=True" in said
+    output = run(folder, sys.executable, "-c", block("Ten lines of Python", "python"))
+    assert "Counterfactual: Olive Warbler -> Spectacled Warbler" in output
+    assert "Verification(holds=True" in output
 
 
 def test_a_model_of_one_s_own_is_explained(folder):
@@ -72,8 +72,8 @@ def test_a_model_of_one_s_own_is_explained(folder):
         model.fc.weight.copy_(torch.stack([-40 * direction, 40 * direction, 0 * direction]))
         model.fc.bias.copy_(torch.tensor([0.0, 0.0, -50.0]) - model.fc.weight @ (here + there) / 2)
     torch.save(model.state_dict(), folder / "mine.pt")
-    said = run(folder, "sh", "-e", "-c", block("Your own model", "sh", 1))
-    assert said.count("gull -> tern") == 2
+    output = run(folder, "sh", "-e", "-c", block("Your own model", "sh", 1))
+    assert output.count("gull -> tern") == 2
     assert (folder / "why.png").stat().st_size > 10_000
 
 
@@ -97,8 +97,8 @@ def test_a_model_of_hugging_face_is_explained(folder):
         aviary.draw(k, k).image.save(folder / ("photo.jpg" if k == 0 else f"other_class/{k}.jpg"))
     words = block("Your own model", "sh", 0).split()
     # Random weights may say one class of all: then distractors of any class will do.
-    said = run(folder, *words, "--keep-misclassified")
-    assert re.search(r"Counterfactual: (gull|tern|finch) -> (gull|tern|finch)", said)
+    output = run(folder, *words, "--keep-misclassified")
+    assert re.search(r"Counterfactual: (gull|tern|finch) -> (gull|tern|finch)", output)
 
 
 def _inputs(folder: Path, names: list[str]) -> torch.Tensor:

@@ -60,8 +60,8 @@ def test_files_are_explained_and_shown(tmp_path):
         partswap.aviary.draw(species, seed).image.save(path)
     options = ["--model", "aviary:vgg", "--auxiliary", "aviary", "--target", 5, "--keep-misclassified"]
     options += ["--save", tmp_path / "why.json", "--plot", tmp_path / "why.png"]
-    said = invoke("explain", tmp_path / "query.png", tmp_path / "donors", *options)
-    assert "Olive Warbler -> Spectacled Warbler" in said
+    output = invoke("explain", tmp_path / "query.png", tmp_path / "donors", *options)
+    assert "Olive Warbler -> Spectacled Warbler" in output
     assert (tmp_path / "why.png").stat().st_size > 10_000
     assert "Counterfactual" in invoke("show", tmp_path / "why.json")
 
@@ -80,9 +80,9 @@ VGG = ["--model", "aviary:vgg"]
 
 
 def test_classes_have_names_everywhere(birds, tmp_path):
-    said = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", "spectacled_warbler")
-    assert said == invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5)
-    assert "a.png" in said or "b.png" in said or "c.png" in said  # distractors by file name
+    output = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", "spectacled_warbler")
+    assert output == invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5)
+    assert "a.png" in output or "b.png" in output or "c.png" in output  # distractors by file name
     chosen = invoke("explain", birds / "q/one.png", birds / "d", *VGG)
     assert re.search(r"target: Spectacled Warbler, what \d of 3 distractors are predicted as", chosen)
     assert "4  Olive Warbler" in invoke("classes", "aviary:vgg", "--find", "olive")
@@ -94,29 +94,31 @@ def test_classes_have_names_everywhere(birds, tmp_path):
 
 
 def test_why_an_image_is_wrong(birds):
-    said = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--label", "Spectacled Warbler")
-    assert "target: Spectacled Warbler, the true class" in said
-    assert "the model is right" not in said
+    output = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--label", "Spectacled Warbler")
+    assert "target: Spectacled Warbler, the true class" in output
+    assert "the model is right" not in output
     right = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--label", "Olive Warbler")
     assert "note: the model is right, this is Olive Warbler" in right
 
 
 def test_distractors_that_are_left_out_are_counted(birds):
     words = ["explain", birds / "q/one.png", birds / "d", birds / "q/one.png", *VGG, "--target", 5]
-    said = invoke(*words)
-    left = re.search(r"note: (\d) of 4 distractors are left out, the model does not call them Spectacled Warbler", said)
+    output = invoke(*words)
+    left = re.search(
+        r"note: (\d) of 4 distractors are left out, the model does not call them Spectacled Warbler", output
+    )
     assert left is not None
     assert int(left[1]) >= 1
     assert "left out" not in invoke(*words, "--keep-misclassified")
-    said = invoke(*words, "--method", "goyal")
-    assert "note: goyal takes regions from one image: the first that will do of 4." in said
-    assert "left out" not in said
+    output = invoke(*words, "--method", "goyal")
+    assert "note: goyal takes regions from one image: the first that will do of 4." in output
+    assert "left out" not in output
 
 
 def test_several_images_are_explained_at_once(birds, tmp_path):
     words = ["explain", birds / "q", birds / "d", *VGG, "--target", 5, "--keep-misclassified"]
-    said = invoke(*words, "--save", tmp_path / "out", "--plot", tmp_path / "out")
-    assert said.count("Counterfactual:") == 2
+    output = invoke(*words, "--save", tmp_path / "out", "--plot", tmp_path / "out")
+    assert output.count("Counterfactual:") == 2
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one.json", "one.png", "two.json", "two.png"]
     more = ["explain", birds / "q/one.png", birds / "d", "--query", birds / "q/two.png", *VGG, "--target", 5]
     assert invoke(*more, "--keep-misclassified").count("Counterfactual:") == 2
@@ -135,8 +137,8 @@ def test_an_image_that_cannot_be_explained_does_not_stop_the_others(birds, tmp_p
 def test_settings_of_one_explanation(birds, tmp_path):
     words = ["explain", birds / "q/one.png", birds / "d", *VGG, "--auxiliary", "aviary", "--target", 5]
     invoke(*words, "--set", "beam=2", "--set", "lam=0.2", "--max-edits", 1, "--save", tmp_path / "why.json")
-    told = json.loads((tmp_path / "why.json").read_text())["settings"]
-    assert (told["beam"], told["lam"], told["max_edits"]) == (2, 0.2, 1)
+    record = json.loads((tmp_path / "why.json").read_text())["settings"]
+    assert (record["beam"], record["lam"], record["max_edits"]) == (2, 0.2, 1)
 
 
 def test_distractors_of_a_data_set(birds):
@@ -160,9 +162,9 @@ def test_without_an_auxiliary_it_is_said(birds):
 
 
 def test_without_a_word_about_auxiliaries_one_is_used_and_named(birds):
-    said = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5)
-    assert "note: auxiliary: aviary, trained on these birds, without labels." in said
-    assert "no auxiliary" not in said
+    output = invoke("explain", birds / "q/one.png", birds / "d", *VGG, "--target", 5)
+    assert "note: auxiliary: aviary, trained on these birds, without labels." in output
+    assert "no auxiliary" not in output
 
 
 @pytest.mark.parametrize("width", [80, 60])
@@ -172,9 +174,9 @@ def test_what_is_said_on_a_terminal_fits(width, birds, monkeypatch):
     assert any(len(line) > width for line in plain.splitlines())  # for other programs lines stay whole
     monkeypatch.setattr(options.console, "_width", width)
     monkeypatch.setattr(options.console, "_force_terminal", True)
-    said = invoke(*words)
-    assert all(len(line) <= width for line in said.splitlines())
-    assert said.split() == plain.split()
+    output = invoke(*words)
+    assert all(len(line) <= width for line in output.splitlines())
+    assert output.split() == plain.split()
 
 
 def test_verdicts_fit_a_terminal_and_paths_stay_whole():
@@ -191,10 +193,10 @@ def test_verdicts_fit_a_terminal_and_paths_stay_whole():
 def test_names_of_layers_can_be_copied(width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(options.console, "_width", width)
-    said = invoke("layers", "timm:vit_tiny_patch16_224")
-    assert all(len(line) <= width for line in said.splitlines())
-    assert "…" not in said
-    assert re.search(r"\bblocks\.\d+\b.*default", said)
+    output = invoke("layers", "timm:vit_tiny_patch16_224")
+    assert all(len(line) <= width for line in output.splitlines())
+    assert "…" not in output
+    assert re.search(r"\bblocks\.\d+\b.*default", output)
 
 
 def test_layers_are_listed():
@@ -209,8 +211,8 @@ def test_birds_are_drawn(tmp_path):
 
 def test_the_demo_writes_a_report(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "run_demo", partial(demo.run_demo, per_class=2))  # fewer birds to choose from
-    said = invoke("demo", "--queries", 2, "--distractors", 2, "--out", tmp_path)
-    assert "2 birds, shipped vgg classifier" in said
+    output = invoke("demo", "--queries", 2, "--distractors", 2, "--out", tmp_path)
+    assert "2 birds, shipped vgg classifier" in output
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
@@ -218,17 +220,17 @@ def test_the_demo_writes_a_report(tmp_path, monkeypatch):
 
 
 def test_features_are_computed_ahead(cache):
-    said = invoke("encode", *BIRDS, "--option", "per_class=2", "--auxiliary", "aviary", "--cache", cache)
-    assert "80 images of aviary test" in said
+    output = invoke("encode", *BIRDS, "--option", "per_class=2", "--auxiliary", "aviary", "--cache", cache)
+    assert "80 images of aviary test" in output
     assert list(cache.iterdir())
 
 
 def test_tuning_chooses_a_pair(cache, tmp_path):
     command = ["tune", *BIRDS, "--queries", 4, "--split", "test", "--distractors", 2]
     command += ["--lam", 0, "--lam", 0.4, "--tau", 0.1, "--option", "per_class=2", "--cache", cache]
-    said = invoke(*command, "--out", tmp_path)
-    assert "tau = 0.1; plot:" in said
-    assert "note: auxiliary: aviary" in said  # found without a word
+    output = invoke(*command, "--out", tmp_path)
+    assert "tau = 0.1; plot:" in output
+    assert "note: auxiliary: aviary" in output  # found without a word
     record = json.loads((tmp_path / "tune.json").read_text())
     assert len(record["points"]) == 2
     assert record["best"] in record["points"]
@@ -238,9 +240,9 @@ def test_tuning_chooses_a_pair(cache, tmp_path):
 @pytest.mark.parametrize(("check", "extra"), [("sanity", ["--which", "head"]), ("stability", ["--pixels", "2"])])
 def test_explanations_are_checked(check, extra, cache, tmp_path):
     command = ["check", check, *BIRDS, "--auxiliary", "aviary", "--queries", 2, "--distractors", 1, *extra]
-    said = invoke(*command, "--option", "per_class=2", "--cache", cache, "--out", tmp_path)
-    assert f"{check}.csv" in said
-    assert (said.splitlines()[-1].startswith("verdict: ")) == (check == "sanity")
+    output = invoke(*command, "--option", "per_class=2", "--cache", cache, "--out", tmp_path)
+    assert f"{check}.csv" in output
+    assert (output.splitlines()[-1].startswith("verdict: ")) == (check == "sanity")
     rows = (tmp_path / f"{check}.csv").read_text().splitlines()
     assert len(rows) == 2
     assert rows[1].split(",")[0] == extra[1]
@@ -307,9 +309,9 @@ def test_a_failed_check_is_an_exit_code_if_asked_for(cache, monkeypatch):
     command = ["check", "sanity", *BIRDS, "--queries", 2, "--distractors", 1, "--which", "head"]
     command += ["--option", "per_class=2", "--cache", cache]
     for strict in (False, True):
-        said = invoke(*command, *["--strict"] * strict, fails=strict)
-        assert "they hardly depend on the model." in said
-        assert said.splitlines()[-1].startswith("verdict: FAILS (0 of 1 checks pass)")
+        output = invoke(*command, *["--strict"] * strict, fails=strict)
+        assert "they hardly depend on the model." in output
+        assert output.splitlines()[-1].startswith("verdict: FAILS (0 of 1 checks pass)")
 
 
 def test_a_run_goes_on_with_what_is_there(whole_run, tmp_path):
@@ -318,12 +320,12 @@ def test_a_run_goes_on_with_what_is_there(whole_run, tmp_path):
     shutil.copytree(whole_run.out, out)
     for gone in (out / "metrics.json", *sorted(out.glob("edits/*/*.parquet"))[5:8]):
         gone.unlink()
-    said = invoke("run", path, "--out", out)
-    assert "Same-KP all" in said
-    assert "misclassified" in said
-    made, again = (sorted(p for p in folder.rglob("edits/**/*") if p.is_file()) for folder in (whole_run.out, out))
-    assert [p.relative_to(whole_run.out) for p in made] == [p.relative_to(out) for p in again]
-    assert [p.read_bytes() for p in made] == [p.read_bytes() for p in again]
+    output = invoke("run", path, "--out", out)
+    assert "Same-KP all" in output
+    assert "misclassified" in output
+    files, again = (sorted(p for p in folder.rglob("edits/**/*") if p.is_file()) for folder in (whole_run.out, out))
+    assert [p.relative_to(whole_run.out) for p in files] == [p.relative_to(out) for p in again]
+    assert [p.read_bytes() for p in files] == [p.read_bytes() for p in again]
 
 
 def test_flags_of_a_run_win_over_its_file(tmp_path):
@@ -457,11 +459,11 @@ def test_an_error_is_one_line_with_the_fix(words, message, tmp_path, tmp_path_fa
         main()
     # On a busy machine a step may take so long that it says before that it is under way: "opening hf:... ...".
     before, _, rest = capsys.readouterr().err.rpartition("error: ")
-    said = ("error: " + rest).splitlines()
+    output = ("error: " + rest).splitlines()
     assert before == "" or before.rstrip().endswith("...")
     assert ended.value.code == 1
-    assert len(said) == 1
-    assert message in said[0]
+    assert len(output) == 1
+    assert message in output[0]
 
 
 def test_the_package_runs_as_a_module(tmp_path):

@@ -18,16 +18,16 @@ from partswap.utils.registry import registered
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_fits_a_terminal_and_names_every_flag(words):
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"})
-    assert shown.exit_code == 0, shown.output
-    assert max(map(len, shown.output.splitlines())) <= 80
-    assert "…" not in shown.output
-    assert "..." not in shown.output.partition("Commands:")[2]  # whole sentences, not their beginnings
+    output = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"})
+    assert output.exit_code == 0, output.output
+    assert max(map(len, output.output.splitlines())) <= 80
+    assert "…" not in output.output
+    assert "..." not in output.output.partition("Commands:")[2]  # whole sentences, not their beginnings
     for parameter in COMMANDS[words].params:
-        assert parameter.opts[0] in shown.output
+        assert parameter.opts[0] in output.output
         assert parameter.name == "help" or parameter.help
     for name in getattr(COMMANDS[words], "commands", ()):
-        assert f" {name} " in shown.output
+        assert f" {name} " in output.output
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -36,9 +36,9 @@ def test_an_auxiliary_is_found_without_a_word(words):
     flags = {option: parameter for parameter in COMMANDS[words].params for option in parameter.opts}
     if "--auxiliary" not in flags or words in [("encode",), ("parts", "name")]:
         return
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
-    told = " ".join(shown.partition("--auxiliary ")[2].split())
-    assert "[default: auto]" in told.replace("(auto)", "auto").partition(" --")[0]
+    output = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
+    help_text = " ".join(output.partition("--auxiliary ")[2].split())
+    assert "[default: auto]" in help_text.replace("(auto)", "auto").partition(" --")[0]
     assert flags["--auxiliary"].default in ("auto", None)
 
 
@@ -64,9 +64,9 @@ def test_help_does_not_wait_for_torch():
 
 @pytest.mark.parametrize("registry", [METHODS, METRICS, DATASETS, AUXILIARIES, TABLES, FIGURES], ids=lambda it: it.kind)
 def test_names_are_read_without_importing(registry):
-    found = registered(registry.package)
-    assert list(found) == registry.names()
-    assert all(found.values())
+    defaults = registered(registry.package)
+    assert list(defaults) == registry.names()
+    assert all(defaults.values())
 
 
 def test_there_is_a_command_for_every_table():

@@ -74,8 +74,8 @@ COUNTS = [
     ("words", "parameter"), COUNTS, ids=lambda part: " ".join(part) if isinstance(part, tuple) else part.name
 )
 def test_a_number_below_its_least_is_refused_before_any_work(words, parameter, tmp_path, monkeypatch):
-    said = complaint(f"{start(words)} {parameter.opts[0]} -1", tmp_path, monkeypatch)
-    assert f"Invalid value for '{parameter.opts[0]}'" in said or f"{parameter.name} is -1" in said
+    message = complaint(f"{start(words)} {parameter.opts[0]} -1", tmp_path, monkeypatch)
+    assert f"Invalid value for '{parameter.opts[0]}'" in message or f"{parameter.name} is -1" in message
 
 
 ARGUMENTS = {
