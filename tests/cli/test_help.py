@@ -1,11 +1,16 @@
 """Help: of every command, readable, without waiting for torch, with the names that are registered."""
 
+import importlib
+import re
 import subprocess
 import sys
+from operator import attrgetter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import partswap.cli
 from command_line import COMMANDS
 from partswap import AUXILIARIES, DATASETS, METHODS, METRICS
 from partswap.analysis.paper.context import TABLES
@@ -103,3 +108,11 @@ def test_a_shell_completes_commands_and_flags():
         asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
         result = CliRunner().invoke(app, prog_name="partswap", env={"_PARTSWAP_COMPLETE": "complete_bash", **asked})
         assert result.output.split() == [expected]
+
+
+def test_checks_that_are_named_exist():
+    texts = [path.read_text() for path in Path(partswap.cli.__file__).parent.glob("*.py")]
+    places = re.findall(r'\bcalls\("([\w.]+):([\w.]+)"', "".join(texts))
+    assert len(places) >= 6
+    for module, name in places:
+        assert callable(attrgetter(name)(importlib.import_module(module))), (module, name)

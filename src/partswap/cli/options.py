@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from partswap.data.base import Dataset
     from partswap.explainer.explainer import Explainer
     from partswap.models.checkpoints import Classifier
-    from partswap.models.stated import Stated
+    from partswap.models.preprocess_options import PreprocessOptions
     from partswap.runs.context import RunContext
 
 console = Console()
@@ -256,7 +256,7 @@ def open_context(config: RunConfig) -> RunContext:
     return context
 
 
-def open_named(model: str, weights: str | None, classes: str | None, stated: Stated | None) -> Classifier:
+def open_named(model: str, weights: str | None, classes: str | None, stated: PreprocessOptions | None) -> Classifier:
     """Return the classifier of a name; of an architecture without weights, one with random weights."""
     from partswap.models.open import describe, is_architecture, open_classifier
     from partswap.models.zoo import load_model
