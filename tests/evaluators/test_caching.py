@@ -96,6 +96,13 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(monkeypatch):
         assert len(kept.evaluator(plan, 1024)._entries) <= 2
 
 
+def test_the_former_name_of_the_cache_works_for_one_release():
+    _, problem = posed("pooled")
+    with pytest.warns(DeprecationWarning, match="SearchCache"):
+        assert Problem.of(problem.query, problem.distractors, 1, remember=True).cache is not None
+    assert Problem.of(problem.query, problem.distractors, 1, remember=False).cache is None
+
+
 def test_similarity_is_cached_per_temperature_and_bounded():
     _, problem = posed("pooled")
     cached = replace(problem, cache=SearchCache())

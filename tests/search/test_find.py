@@ -19,8 +19,7 @@ from partswap.errors import (
 )
 from partswap.results.counterfactual import Step
 from partswap.search.beam import BeamSearch
-from partswap.search.candidates import Candidates, same_label
-from partswap.search.prefilter import prefilter
+from partswap.search.candidates import Candidates, prefilter, same_label
 from partswap.search.proposals import Path, first_of_each_set
 from partswap.search.semantic import cosines, log_similarity, recurring_similarity, temperature
 from partswap.search.settings import SearchSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,17 @@ def shared_part(query_parts: Sequence[frozenset[str]], distractor_parts: Sequenc
         return table
 
     return table_of(query_parts) @ table_of(distractor_parts).T > 0
+
+
+def prefilter(cosine: Tensor, keep: float) -> Tensor:
+    """Return the paper's prefilter: a mask ``(h*w, n*h*w)`` of the fraction `keep` of all pairs, by highest cosine.
+
+    Of equal cosines the lower flat index comes first.
+    """
+    order = torch.sort(cosine.flatten(), descending=True, stable=True).indices
+    mask = torch.zeros(cosine.numel(), dtype=torch.bool, device=cosine.device)
+    mask[order[: max(1, math.floor(cosine.numel() * keep))]] = True
+    return mask.view_as(cosine)
 
 
 @dataclass(frozen=True, eq=False)

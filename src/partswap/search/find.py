@@ -15,8 +15,7 @@ from partswap.evaluators import HeadPlan
 from partswap.grid import FeatureGrids, GridShape, check_grid
 from partswap.results.counterfactual import Counterfactual
 from partswap.search.beam import BeamSearch
-from partswap.search.candidates import Candidates
-from partswap.search.prefilter import prefilter
+from partswap.search.candidates import Candidates, prefilter
 from partswap.search.problem import Problem
 from partswap.search.semantic import resolve_tau
 from partswap.search.settings import SearchSettings, changed

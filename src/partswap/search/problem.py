@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -67,6 +68,9 @@ class Problem:
         cls, query: Tensor | FeatureGrids, distractors: Tensor | FeatureGrids, target: int, **optional: Any
     ) -> Problem:
         """Return the problem after checking that query and distractors fit each other, both in float32."""
+        if optional.pop("remember", False):
+            warnings.warn("remember=True is cache=SearchCache() now.", DeprecationWarning, stacklevel=2)
+            optional["cache"] = SearchCache()
         context = None
         if isinstance(query, FeatureGrids):
             if len(query.values) != 1:
