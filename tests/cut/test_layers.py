@@ -7,19 +7,11 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from partswap import _vision
+from networks import tm, tv
 from partswap.cut.layers import default_layer, layers_table, list_layers
 from partswap.cut.network import cut_network
 from partswap.errors import LayerError
 from partswap.models import shipped
-
-
-def tv(name: str) -> nn.Module:
-    return _vision.torchvision().models.get_model(name, num_classes=10)
-
-
-def tm(name: str, **options: object) -> nn.Module:
-    return _vision.timm().create_model(name, num_classes=10, **options)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +26,7 @@ def tm(name: str, **options: object) -> nn.Module:
         ("tv", "densenet121", 64, "features.denseblock4"),
         ("tv", "swin_t", 64, "features.7.0"),
         ("timm", "resnet50", 224, "layer4.0"),
-        ("timm", "vgg16", 224, "features.30"),
+        ("timm", "vgg16", 96, "features.30"),
         ("timm", "convnext_atto", 64, "stages.3.blocks.0"),
         ("timm", "tf_efficientnet_lite0", 64, "blocks.5.0"),
         ("timm", "mobilenetv3_small_050", 64, "blocks.4.0"),
@@ -62,7 +54,8 @@ def tm(name: str, **options: object) -> nn.Module:
 )
 def test_default(library: str, name: str, size: int | None, expected: str) -> None:
     name, _, own = name.partition(":")  # the image size it is made for
-    model = tv(name) if library == "tv" else tm(name, **({"img_size": int(own)} if own else {}))
+    options = {"img_size": int(own)} if own else {"mlp_ratio": 1 / 64} if name == "vgg16" else {}
+    model = tv(name) if library == "tv" else tm(name, **options)
     assert default_layer(model, probe=None if size is None else torch.randn(2, 3, size, size)) == expected
 
 
