@@ -71,6 +71,15 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 
 @pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs draw nothing, for tests of numbers: figures take longer than a few explanations."""
+    from partswap.runs import figures
+
+    monkeypatch.setattr(figures, "draw_examples", lambda *_: None)
+    monkeypatch.setattr(figures, "draw_metrics", lambda *_: None)
+
+
+@pytest.fixture
 def problem() -> dict[str, object]:
     """A small search problem: pooled head, 4 distractors, auxiliary grids."""
     g = torch.Generator().manual_seed(3)

@@ -209,6 +209,7 @@ def test_tables_hold_the_check_and_older_ones_are_read(checked):
     assert counterfactuals_of(older, names)[0][1].pixel is None
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_run_checks_in_pixels_the_same_with_any_number_of_workers(tmp_path):
     config = RunConfig(
         data="aviary", model="aviary:vgg", auxiliary="aviary", options={"per_class": 2}, methods=("partswap", "goyal"),

@@ -40,6 +40,9 @@ ROWS = {
 FIGURES = {"temperature": ["pareto", "temperature"], "distractors": ["distractors"], "auxiliary": ["clusters-aviary"]}
 
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("paper")

@@ -106,6 +106,7 @@ def test_a_run_is_one_data_set_with_a_row_per_edit(whole_run):
         assert (whole_run.out / "figures" / f"{figure}.png").stat().st_size > 5_000
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench, tmp_path):
     made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"by": "parts"}}, workers=2))
     outside = 0
@@ -117,6 +118,7 @@ def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench,
     assert outside < sum(len(cf) for cf in made.counterfactuals("hard"))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_clusters_of_a_hard_constraint_are_of_the_whole_split(whole_run, bench, tmp_path):
     made = run(whole_run.with_(out=tmp_path, methods=("hard",), settings={"hard": {"clusters": 12}}, queries=4))
     assert len(bench.encodings.aux) == len(bench.data)
@@ -342,6 +344,7 @@ def test_what_is_left_out_is_counted():
         plan_run(config, bench)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_mistakes_are_explained_towards_the_true_class(whole_run, tmp_path):
     config = whole_run.with_(model="aviary:resnet", options={"per_class": 3}, methods=("paper",), settings={})
     bench = open_run_context(config)
@@ -404,6 +407,7 @@ def test_a_table_says_which_images_were_used():
     assert skipped_text(made) == "Nothing is left out."
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_method_without_its_semantic_term_is_not_passed_off_as_itself(whole_run, bench, tmp_path):
     config = whole_run.with_(
         auxiliary=None, methods=("partswap", "goyal"), settings={}, queries=1, out=tmp_path / "run"
@@ -450,6 +454,7 @@ def test_what_a_killed_run_left_before_its_first_file_is_no_hindrance(whole_run,
     assert not list(tmp_path.glob(".run.json*"))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_runs_are_compared_from_anywhere(whole_run, tmp_path, monkeypatch):
     birds = tmp_path / "birds"
     for index in range(0, len(data := Aviary("test", per_class=2))):
