@@ -37,12 +37,20 @@ def invoke(*words, fails=False):
     return result.output
 
 
-def subprocess_output(*words):
+@pytest.fixture
+def failing(monkeypatch, capsys):
     """Return what a command that fails prints as a user sees it: an error is one line, and no traceback."""
-    done = subprocess.run([sys.executable, "-m", "partswap", *map(str, words)], capture_output=True, text=True)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["partswap", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ended.value.code == 1, printed
+        assert "Traceback" not in printed.err
+        return printed.out + printed.err
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -257,21 +265,21 @@ def test_a_method_that_uses_its_auxiliary_is_not_said_to_have_none(method, birds
     assert "no auxiliary" in invoke(*command, "--auxiliary", "none")
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, failing):
     (tmp_path / "file").touch()
-    output = subprocess_output("encode", *BIRDS, "--option", "per_class=1", "--cache", tmp_path / "file" / "cache")
+    output = failing("encode", *BIRDS, "--option", "per_class=1", "--cache", tmp_path / "file" / "cache")
     assert "error: the cache folder" in output
     assert "Choose another (--cache)." in output
 
 
-def test_a_network_that_does_not_exist_is_said_to_be_none(birds):
+def test_a_network_that_does_not_exist_is_said_to_be_none(birds, failing):
     for name in ("resnet50_v7", "resnte50"):
-        output = subprocess_output("explain", birds / "q/one.png", birds / "d", "--model", name)
+        output = failing("explain", birds / "q/one.png", birds / "d", "--model", name)
         assert f"error: there is no model called '{name}'. Did you mean '" in output
 
 
-def test_a_target_is_suggested_by_its_beginning(birds):
-    output = subprocess_output("explain", birds / "q/one.png", birds / "d", *VGG, "--target", "spect")
+def test_a_target_is_suggested_by_its_beginning(birds, failing):
+    output = failing("explain", birds / "q/one.png", birds / "d", *VGG, "--target", "spect")
     assert "there is no class 'spect'. Did you mean 'Spectacled Warbler'" in output
 
 
