@@ -45,8 +45,25 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session that all workers of pytest-xdist share."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def aviary_cache(shared_folder: Path) -> Path:
+    """A cache of features, for tests that are not about caches: whoever is first computes, the others read."""
+    return shared_folder / "cache"
+
+
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path, aviary_cache: Path) -> RunConfig:
     """The settings of a small run that was made without interruption; its folder is ``whole_run.out``."""
+    from filelock import FileLock
+
     from partswap.runs.config import RunConfig
     from partswap.runs.run import run
 
@@ -62,11 +79,14 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
         queries=11,
         shard=1,
         precision="float32",
-        cache=folder / "cache",
+        cache=aviary_cache,
         out=folder / "whole",
         workers=1,
     )
-    run(config)
+    # Made once; every worker has a copy, which its tests may change.
+    with FileLock(shared_folder / "whole.lock"):
+        made = run(config.with_(out=shared_folder / "whole"))
+    shutil.copytree(made.folder, config.out)
     return config
 
 

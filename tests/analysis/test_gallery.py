@@ -16,10 +16,10 @@ from partswap.runs.run import plan_run
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory, aviary_cache):
     folder = tmp_path_factory.mktemp("figures")
     command = ["figures", "--out", str(folder), "--option", "per_class=2", "--queries", "3", "--distractors", "2"]
-    done = CliRunner().invoke(app, [*command, "--cache", str(folder / "cache")], catch_exceptions=False)
+    done = CliRunner().invoke(app, [*command, "--cache", str(aviary_cache)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return folder / "index.html"
 
@@ -34,11 +34,11 @@ def test_every_kind_is_on_the_page(page):
     assert Counterfactual.load(page.parent / "counterfactual.json").pixel is not None
 
 
-def test_a_rule_chooses_what_is_drawn_and_the_page_tells_it(page):
+def test_a_rule_chooses_what_is_drawn_and_the_page_tells_it(page, aviary_cache):
     """The explanation on the page is the first by the rule, found once more by hand."""
     folder = page.parent
     config = RunConfig(data="aviary", model="aviary:vgg", queries=3, distractors=2, options={"per_class": 2})
-    bench = open_run_context(config.with_(cache=folder / "cache"))
+    bench = open_run_context(config.with_(cache=aviary_cache))
     tasks = plan_run(config, bench)[0].tasks
     drawn = Counterfactual.load(folder / "counterfactual.json")
     facts = [bench.facts.evidence(task) for task in tasks]

@@ -48,10 +48,10 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("paper")
 
 
-def words_of(folder):
+def words_of(folder, cache):
     """Return the folder of attribute classifiers of the small network; parts are those that are annotated."""
     birds = [open_dataset("aviary", split=split, per_class=3) for split in ("train", "test")]
-    train_words(*birds, open_classifier("aviary:vgg"), folder / "words", fit_head=True, cache=folder / "cache")
+    train_words(*birds, open_classifier("aviary:vgg"), folder / "words", fit_head=True, cache=cache)
     return folder / "words"
 
 
@@ -60,7 +60,7 @@ def test_every_table_is_tested():
 
 
 @pytest.mark.parametrize("name", TABLES.names())
-def test_a_table_is_printed_and_saved(name, folder, monkeypatch):
+def test_a_table_is_printed_and_saved(name, folder, aviary_cache, monkeypatch):
     monkeypatch.setattr(temperature, "LAMBDAS", (0.0, 0.4))
     monkeypatch.setattr(temperature, "TAUS", (0.1,))
     command = ["paper", name, "--data", "aviary", "--model", "aviary:vgg", "--option", "per_class=3", "--workers", "1"]
@@ -69,14 +69,14 @@ def test_a_table_is_printed_and_saved(name, folder, monkeypatch):
         "--precision",
         "float32",
         "--cache",
-        str(folder / "cache"),
+        str(aviary_cache),
         "--out",
         str(folder),
         "--runs",
         str(folder / "r"),
     ]
     if name == "language":
-        command += ["--words", str(words_of(folder))]
+        command += ["--words", str(words_of(folder, aviary_cache))]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     rows = list(csv.reader((folder / f"{name}.csv").read_text().splitlines()))
@@ -177,7 +177,7 @@ def test_intervals_are_shown_and_kept_out_of_csv():
     assert table.csv() == "a,b\nx,20.0\ny,\n"
 
 
-def test_a_method_stands_beside_itself_with_tuned_settings(folder, tmp_path):
+def test_a_method_stands_beside_itself_with_tuned_settings(folder, tmp_path, aviary_cache):
     chosen = {"method": "paper", "best": {"lam": 0.1, "tau": 0.3, "edits": 3.0}}
     (tmp_path / "tune.json").write_text(json.dumps(chosen))
     command = [
@@ -193,7 +193,7 @@ def test_a_method_stands_beside_itself_with_tuned_settings(folder, tmp_path):
         "1",
     ]
     command += ["--auxiliary", "aviary", "--queries", "2", "--distractors", "2", "--precision", "float32"]
-    command += ["--cache", str(folder / "cache"), "--out", str(tmp_path), "--runs", str(folder / "r")]
+    command += ["--cache", str(aviary_cache), "--out", str(tmp_path), "--runs", str(folder / "r")]
     CliRunner().invoke(app, [*command, "--tuned", str(tmp_path / "tune.json")], catch_exceptions=False)
     titles = [row[1] for row in csv.reader((tmp_path / "sota.csv").open())]
     assert titles.count("Vandenhende et al., k = 10 %, tuned: lam = 0.1, tau = 0.3") == 2

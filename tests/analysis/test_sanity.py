@@ -32,9 +32,8 @@ BIRDS = RunConfig(data="aviary", model="aviary:vgg", options={"per_class": 1}, p
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    cache = tmp_path_factory.mktemp("cache")
-    return open_run_context(BIRDS.with_(auxiliary="aviary", cache=cache, options={"per_class": 2}))
+def bench(aviary_cache):
+    return open_run_context(BIRDS.with_(auxiliary="aviary", cache=aviary_cache, options={"per_class": 2}))
 
 
 def test_random_weights_change_explanations(bench):

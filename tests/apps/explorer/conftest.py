@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -20,14 +21,14 @@ BASE = "http://127.0.0.1"
 
 
 @pytest.fixture(scope="session")
-def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def config(aviary_cache: Path) -> RunConfig:
     return RunConfig(
         data="aviary",
         model="aviary:vgg",
         auxiliary="aviary",
         options={"per_class": 3},
         precision="float32",
-        cache=tmp_path_factory.mktemp("cache"),
+        cache=aviary_cache,
     )
 
 

@@ -26,12 +26,12 @@ SMALL = StudyConfig(METHODS, learning=2, questions=4, participants=5, blocks=3, 
 
 
 @pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory, aviary_cache: Path) -> Path:
     folder = tmp_path_factory.mktemp("study")
     config = RunConfig(
         data="aviary", split="train", model="aviary:vgg", auxiliary="aviary", options={"per_class": 4},
         methods=METHODS, settings={"partswap": {"max_edits": 1}}, distractors=1, out=folder / "run",
-        cache=folder / "cache", workers=1,
+        cache=aviary_cache, workers=1,
     )  # fmt: skip
     run(config)
     return folder / "run"
