@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import copy
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -24,9 +26,17 @@ FILES = {
     "efficientnet_lite0": "tf_efficientnet_lite0-0aa007d2.pth",
 }
 
+#: Those that are no ResNet-50 of torchvision.
+OTHERS = ("dino_vits16", "dinov2_vits14", "efficientnet_lite0", "imagenet_resnet50_v1")
+
 
 def network(name: str) -> nn.Module:
     """The reference network of an auxiliary, with random weights and batch statistics, in eval mode."""
+    return copy.deepcopy(_network(name if name in OTHERS else "imagenet_resnet50"))
+
+
+@lru_cache(maxsize=2)
+def _network(name: str) -> nn.Module:
     torch.manual_seed(0)
     timm, models = _vision.timm(), _vision.torchvision().models
     if name == "dino_vits16":
