@@ -599,7 +599,12 @@ def images_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "study", [cut_network, lambda model, probe: Explainer(model, auxiliary=None, preprocess=Preprocess(64))]
+    ("inspection", "passes"),
+    [
+        (cut_network, 2),  # one to see what the layers give, one to check the cut
+        # One more: do the logits of an image depend on the others in its batch?
+        (lambda model, probe: Explainer(model, auxiliary=None, preprocess=Preprocess(64)), 3),
+    ],
 )
 @pytest.mark.parametrize(
     "maker",
@@ -611,11 +616,11 @@ def images_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lambda: tm("resnet26"),  # is it the same without in-place activations?
     ],
 )
-def test_inspection_costs_two_passes(
-    maker: Callable[[], nn.Module], inspection: Callable[..., object], images_seen: list[int]
+def test_inspection_costs_few_passes(
+    maker: Callable[[], nn.Module], inspection: Callable[..., object], passes: int, images_seen: list[int]
 ) -> None:
     inspection(maker(), probe=torch.randn(2, 3, 64, 64))
-    assert images_seen == [2, 2]  # one to see what the layers give, one to check the cut
+    assert images_seen == [2] * passes
 
 
 class Overwriting(nn.Module):
