@@ -66,7 +66,15 @@ def make_report(explanations: int = 1000, pictures: int = 1200) -> ReportData:
         flipped = bool(rng.random() < 0.95)
         found.append(
             Counterfactual(
-                own, target, GRID, 4, tuple(edits), Step(0.04, own, own=0.9), tuple(trace), flipped, source=names
+                own,
+                target,
+                GRID,
+                4,
+                tuple(edits),
+                Step(0.04, own, original_class_probability=0.9),
+                tuple(trace),
+                flipped,
+                source=names,
             )
         )
         shown.append(rng.integers(pictures, size=5).tolist())

@@ -45,7 +45,16 @@ def explanation(
         trace[-1] = Step(levels[-1], target, -1.0, 1 - levels[-1])
     names = {"class_names": {str(k): name for k, name in enumerate(classes)}}
     return Counterfactual(
-        own, target, GRID, 2, chosen, Step(levels[0], own, own=0.9), tuple(trace), flipped, method="goyal", source=names
+        own,
+        target,
+        GRID,
+        2,
+        chosen,
+        Step(levels[0], own, original_class_probability=0.9),
+        tuple(trace),
+        flipped,
+        method="goyal",
+        source=names,
     )
 
 

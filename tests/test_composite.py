@@ -107,8 +107,8 @@ def test_a_counterfactual_gives_its_composite_and_its_image(problem, pictures):
     pairs = [(e.query_cell, e.distractor_cell) for e in cf.edits]
     assert shown.composite().tobytes() == composite(images[0], images[1:], pairs, cf.grid).tobytes()
     assert shown.composite(scale=1, feather=0).tobytes() != shown.composite().tobytes()
-    drawn = shown.image()
-    blurred = shown.image(blur=True)
+    drawn = shown.outlined()
+    blurred = shown.outlined(blur=True)
     assert drawn.size == blurred.size == (56, 56)
     assert drawn.tobytes() != images[0].tobytes()
     for picture in (drawn, blurred):

@@ -58,10 +58,93 @@ def test_reasons_have_a_kind_and_files_with_their_text_alone_are_read(problem):
     assert Counterfactual.from_dict(json.loads(json.dumps(cf.to_dict()))) == cf
     old = {**cf.to_dict(), "source": {"target_from": "given", "gave_up": "nothing does"}}
     read = Counterfactual.from_dict(old).source
-    assert read["target_from"].kind == "given"
-    assert (str(read["gave_up"]), read["gave_up"].kind) == ("nothing does", "unknown")
+    assert read.target_from.kind == "given"
+    assert (str(read.gave_up), read.gave_up.kind) == ("nothing does", "unknown")
     with pytest.raises(FileFormatError, match="damaged"):
         Counterfactual.from_dict({**old, "source": {"gave_up": {"text": "nothing does"}}})
+
+
+def written_by(version: int) -> dict[str, object]:
+    """Return a counterfactual as the given version of the schema writes it."""
+    steps: list[dict[str, object]] = [
+        {"probability": 0.1, "predicted": 3, "objective": None},
+        {"probability": 0.8, "predicted": 5, "objective": -0.2},
+    ]
+    source: dict[str, object] = {
+        "partswap": "0.1.0", "evaluator": "pooled", "query": "a.png", "distractors": ["b.png", "c.png"],
+        "distractor_indices": [0, 2], "model": None, "layer": "features", "auxiliary": None,
+        "seen": {
+            "canvas": [8, 8], "query": {"size": [10, 8], "box": [1.0, 0.0, 9.0, 8.0]}, "distractors": [None, None],
+        },
+        "preprocess": {"size": [8, 8]}, "target_from": "given", "class_names": {"3": "crow", "5": "wren"},
+    }  # fmt: skip
+    data: dict[str, object] = {
+        "schema": "partswap.counterfactual", "version": version, "query_class": 3, "target": 5, "grid": [2, 2],
+        "distractors": 2, "edits": [{"query_cell": 1, "distractor_cell": 6, "distractor_image": 1}],
+        "before": steps[0], "trace": steps[1:], "flipped": True, "method": "goyal", "settings": {"lam": 0.2},
+        "source": source, "evaluations": 7, "seconds": 0.5,
+    }  # fmt: skip
+    if version >= 2:
+        steps[0]["own"], steps[1]["own"] = 0.9, 0.1
+    if version >= 3:
+        data["words"] = None
+    if version >= 4:
+        data["pixel"] = {"before": 0.1, "after": 0.7, "predicted": 5, "flipped": True}
+        source["target_from"] = {"kind": "given", "text": "given"}
+    return data
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_files_of_every_version_are_read(version):
+    cf = Counterfactual.from_dict(written_by(version))
+    source = cf.source
+    assert (source.version, source.query, source.layer) == ("0.1.0", "a.png", "features")
+    assert source.target_from.kind == "given"
+    assert (cf.class_name(5), cf.distractor_name(1), source.distractor_indices) == ("wren", "c.png", [0, 2])
+    assert cf.edits[0].query_box == (5.0, 0.0, 9.0, 4.0)  # from the frame that the file holds
+    assert cf.before.original_class_probability == (None if version == 1 else 0.9)
+    assert (cf.pixel is not None) == (version == 4)
+    assert Counterfactual.from_dict(json.loads(json.dumps(cf.to_dict()))) == cf
+    if version == 4:
+        assert json.loads(json.dumps(cf.to_dict())) == {**written_by(4), "words": None}
+
+
+def test_what_a_later_version_knows_of_the_source_is_written_again():
+    data = written_by(4)
+    data["source"] = {**data["source"], "camera": {"name": "x"}}
+    cf = Counterfactual.from_dict(data)
+    assert cf.source.extra == {"camera": {"name": "x"}}
+    assert cf.to_dict()["source"] == data["source"]
+
+
+@pytest.mark.parametrize("key", ["query", "distractors", "seen", "class_names", "label"])
+def test_a_source_of_the_wrong_type_is_a_clear_error(key):
+    data = written_by(4)
+    data["source"] = {**data["source"], key: 0.5}
+    with pytest.raises(FileFormatError, match=key):
+        Counterfactual.from_dict(data)
+    with pytest.raises(SettingError, match=key):
+        replace(Counterfactual.from_dict(written_by(4)), source={key: 0.5})
+
+
+def test_former_names_work_and_say_the_new_ones():
+    cf, data = Counterfactual.from_dict(written_by(4)), written_by(4)["source"]
+    with pytest.warns(DeprecationWarning, match=r"source\['seen'\]"):
+        assert cf.source["seen"] == data["seen"]
+    with pytest.warns(DeprecationWarning, match="has attributes"):
+        assert cf.source.get("gave_up", "no") == "no"
+    with pytest.warns(DeprecationWarning, match="has attributes"):
+        assert {**cf.source} == data | {"target_from": Note("given", "given")}
+    with pytest.warns(DeprecationWarning, match="has attributes"), pytest.raises(KeyError):
+        cf.source["gave_up"]
+    with pytest.warns(DeprecationWarning, match="target_probability"):
+        assert cf.before.probability == 0.1
+    with pytest.warns(DeprecationWarning, match="original_class_probability"):
+        assert cf.before.own == 0.9
+    images = [Image.new("RGB", (8, 8), "teal")] * 3
+    attached = cf.with_images(images[0], images[1:])
+    with pytest.warns(DeprecationWarning, match="outlined"):
+        assert attached.image().size == (8, 8)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.95])

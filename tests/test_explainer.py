@@ -43,7 +43,7 @@ from partswap.inputs.images import read_image
 from partswap.models import shipped
 from partswap.models.names import normalize_name
 from partswap.models.open import open_classifier
-from partswap.results.counterfactual import percent
+from partswap.results.words import percent
 from partswap.search.settings import changed
 from partswap.utils.notes import Note
 
@@ -66,8 +66,8 @@ def test_the_first_ten_lines_work(explainer, birds, tmp_path):
     assert "Olive Warbler -> Spectacled Warbler" in str(cf)
     cf.plot(tmp_path / "why.png")
     assert type(cf).load(cf.save(tmp_path / "why.json")) == cf
-    assert cf.source["layer"] == explainer.cut.layer
-    assert cf.source["auxiliary"] == "aviary"
+    assert cf.source.layer == explainer.cut.layer
+    assert cf.source.auxiliary == "aviary"
 
 
 def test_one_call_explains_as_an_explainer_does(explainer, birds):
@@ -107,7 +107,7 @@ def test_each_of_many_queries_may_have_a_target_of_its_own(explainer, birds):
     many = explainer.explain_many(queries, distractors, [5, None, "6"], keep_misclassified=True)
     chosen = explainer.explain(queries[1], distractors, keep_misclassified=True)
     assert [cf.target for cf in many] == [5, chosen.target, 6]
-    assert [cf.source["target_from"].kind == "given" for cf in many] == [True, False, True]
+    assert [cf.source.target_from.kind == "given" for cf in many] == [True, False, True]
     for wrong, error, message in (
         ([5, 6], ShapeError, "2 targets for 3 queries"),
         ([5, 6, 40], ClassIndexError, "40"),
@@ -158,7 +158,7 @@ def test_it_verifies_on_images(explainer, birds):
     cf = explainer.explain(query, [aviary.draw(30, 0).image, *distractors], target=5)
     x, _ = explainer.preprocess(query)
     y = torch.stack([explainer.preprocess(d)[0] for d in [aviary.draw(30, 0).image, *distractors]])
-    assert cf.verify(explainer.cut, x, y[cf.source["distractor_indices"]])
+    assert cf.verify(explainer.cut, x, y[cf.source.distractor_indices])
 
 
 def test_an_auxiliary_in_training_mode_is_used_in_eval_mode_and_left_alone(birds):
@@ -219,8 +219,8 @@ def test_misclassified_distractors_are_left_out(explainer, birds):
     query, distractors = birds
     stranger = aviary.draw(30, 0).image
     cf = explainer.explain(query, [stranger, *distractors], target=5)
-    assert 0 not in cf.source["distractor_indices"]
-    assert cf.distractors == len(cf.source["distractor_indices"])
+    assert 0 not in cf.source.distractor_indices
+    assert cf.distractors == len(cf.source.distractor_indices)
     with pytest.raises(NoDistractorsError, match="none of the 1 distractors is predicted as the target Spectacled"):
         explainer.explain(query, [stranger], target=5)
 
@@ -317,7 +317,7 @@ def test_the_target_is_what_most_distractors_are_predicted_as(explainer, birds):
     right, wrong = [d for d, k in zip(distractors, predicted, strict=True) if k == 5], distractors[predicted.index(4)]
     cf = explainer.explain(query, [*right, wrong])
     assert cf.target == 5
-    assert cf.source["target_from"] == Note(
+    assert cf.source.target_from == Note(
         "distractors", f"what {len(right)} of {len(right) + 1} distractors are predicted as"
     )
     # Half of them are no majority, and one of six is none either.
@@ -340,7 +340,7 @@ def test_methods_of_one_distractor_take_the_first_that_will_do(explainer, birds)
     first = predicted.index(5)
     for method in ("goyal", "scout"):
         cf = explainer.explain(query, distractors, 5, method=method)
-        assert (cf.distractors, cf.source["distractor_indices"]) == (1, [first])
+        assert (cf.distractors, cf.source.distractor_indices) == (1, [first])
         alone = explainer.explain(query, [distractors[first]], 5, method=method)
         assert cf.edits == alone.edits
         assert explainer.verify(cf)
@@ -361,9 +361,9 @@ def test_a_mistake_is_explained_towards_the_true_class(explainer, birds):
     truth = 5 if predicted != 5 else 4
     right = [aviary.draw(truth, seed).image for seed in range(6)]
     cf = explainer.explain((query, truth), right)  # an item of a data set: an image and its label
-    assert (cf.query_class, cf.target, cf.source["target_from"].kind) == (predicted, truth, "label")
+    assert (cf.query_class, cf.target, cf.source.target_from.kind) == (predicted, truth, "label")
     assert cf.edits == explainer.explain(query, right, label=NAMES[truth]).edits
-    assert cf.source["label"] == truth
+    assert cf.source.label == truth
 
 
 def test_the_number_of_a_folder_is_no_class_of_the_model(explainer, tmp_path):
@@ -374,11 +374,11 @@ def test_the_number_of_a_folder_is_no_class_of_the_model(explainer, tmp_path):
         image.save(tmp_path / f"{k + 1:03}.{name.replace(' ', '_')}" / "bird.png")
     items = {normalize_name(item.class_name): item for item in open_dataset("folder", tmp_path, "all")}
     distractors = [aviary.draw(5, seed).image for seed in range(4)]
-    assert "label" not in explainer.explain(items["a bird of another world"], distractors).source  # not class 2
+    assert explainer.explain(items["a bird of another world"], distractors).source.label is None  # not class 2
     labeled = explainer.explain(items[normalize_name(NAMES[4])], distractors)
-    assert labeled.source["label"] == 4  # not class 1
+    assert labeled.source.label == 4  # not class 1
     (many,) = explainer.explain_many([items[normalize_name(NAMES[4])]], distractors)
-    assert many.source["label"] == 4
+    assert many.source.label == 4
     assert many.edits == labeled.edits
 
 
@@ -394,7 +394,7 @@ def test_distractors_are_called_what_the_model_says_of_them(explainer, birds):
     for each in used:  # above the name of a distractor stands its class
         assert texts[texts.index(f"distractor {cf.distractor_number(each)}") - 1] == NAMES[predicted[each]]
     right = explainer.explain(query, distractors, 5)
-    assert "distractor_classes" not in right.source
+    assert not right.source.distractor_classes
     assert {right.distractor_class(k) for k in range(right.distractors)} == {5}
 
 
@@ -404,7 +404,7 @@ def test_distractors_are_found_in_a_data_set(explainer, birds):
     assert cf.flipped
     assert cf.distractors >= 1
     labels = {data.image_name(i): data.label(i) for i in range(len(data))}
-    assert {labels[name] for name in cf.source["distractors"]} == {5}
+    assert {labels[name] for name in cf.source.distractors} == {5}
     other = Explainer("aviary:vgg", class_names=[f"x{k}" for k in range(40)])
     with pytest.raises(DataError, match="classes of the data set are not"):
         other.explain(birds[0], data, 5)
@@ -446,7 +446,7 @@ def test_one_image_however_it_comes_is_a_query_and_a_distractor(explainer, birds
         assert explainer.explain(query, form, 5).edits == expected.edits
     for form in ([query], tmp_path / "queries", tensor[None], loader, next(iter(loader)), {"image": query}):
         assert explainer.explain(form, right, 5).edits == expected.edits
-    assert explainer.explain(next(iter(loader)), right, 5).source["label"] == 4
+    assert explainer.explain(next(iter(loader)), right, 5).source.label == 4
     with pytest.raises(ShapeError, match="there are 2 queries"):
         explainer.explain([query, query], right, 5)
 
@@ -616,19 +616,25 @@ def written(figure):
 def test_a_figure_says_what_the_model_says_before_and_after(explainer, birds):
     cf = explainer.explain(*birds, 5)
     trace = cf.plot(kind="trace")
-    assert f"the model says Olive Warbler ({percent(cf.before.own)}), then says Spectacled Warbler" in written(trace)
+    assert (
+        f"the model says Olive Warbler ({percent(cf.before.original_class_probability)}), then says Spectacled Warbler"
+        in written(trace)
+    )
     assert trace.texts[-1].get_text() == f"{percent(cf.probability)}, flips"
     stuck = explainer.explain(*birds, 5, method=changed(explainer.method, max_edits=1))
     if not stuck.flipped:
         assert "still says" in written(stuck.plot(kind="trace"))
     unflipped = replace(cf, flipped=False, trace=tuple(replace(s, predicted=cf.query_class) for s in cf.trace))
-    still = percent(unflipped.trace[-1].own)
+    still = percent(unflipped.trace[-1].original_class_probability)
     assert f"still says Olive Warbler ({still})" in written(unflipped.plot(kind="trace"))
     assert "the model still says Olive Warbler" in str(unflipped)
     third = replace(cf, flipped=False, trace=tuple(replace(s, predicted=7) for s in cf.trace))
     assert "the model says class 7" in str(third)
     assert "not reached" in str(unflipped)
-    assert all(step.own is not None and 0 <= step.own <= 1 for step in (cf.before, *cf.trace))
+    assert all(
+        step.original_class_probability is not None and 0 <= step.original_class_probability <= 1
+        for step in (cf.before, *cf.trace)
+    )
 
 
 @pytest.mark.parametrize(
@@ -642,8 +648,8 @@ def test_a_figure_says_what_the_model_says_before_and_after(explainer, birds):
 def test_what_is_written_on_a_figure_is_not_cut_off(explainer, birds, names):
     cf = explainer.explain(*birds, 5)
     files = [f"American_Three_Toed_Woodpecker_0012_17985{k}.jpg" for k in range(cf.distractors)]
-    called = dict(zip((str(cf.query_class), str(cf.target)), names, strict=True))
-    figure = replace(cf, source={**cf.source, "class_names": called, "distractors": files}).plot(kind="trace")
+    called = dict(zip((cf.query_class, cf.target), names, strict=True))
+    figure = replace(cf, source=replace(cf.source, class_names=called, distractors=files)).plot(kind="trace")
     figure.draw_without_rendering()
     edges = figure.bbox
     boxes = [text.get_window_extent() for text in figure.texts]
@@ -672,7 +678,7 @@ def test_figures_have_formats_that_are_checked(explainer, birds, tmp_path):
 
 def test_small_probabilities_are_not_printed_as_zero(explainer, birds):
     cf = explainer.explain(*birds, 5)
-    small = replace(cf, before=replace(cf.before, probability=0.0004))
+    small = replace(cf, before=replace(cf.before, target_probability=0.0004))
     assert "0.0004 ->" in str(small)
     assert "the model now says Spectacled Warbler" in str(small)
 

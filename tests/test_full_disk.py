@@ -24,7 +24,6 @@ from torch import nn
 from typer.testing import CliRunner
 
 import partswap.cli.main as command_line
-from partswap.analysis.tables import ResultTable
 from partswap.apps.report.page import write_report
 from partswap.apps.study.backup import back_up
 from partswap.apps.study.server import open_site
@@ -38,6 +37,7 @@ from partswap.runs.records import write_table
 from partswap.training.loop import Recipe, fit
 from partswap.utils.files import remove_leftovers, write_bytes, write_json, write_text, writing
 from partswap.utils.store import Store
+from partswap.utils.tables import ResultTable
 from report_files import explanation, make_report
 from study_files import make_study
 

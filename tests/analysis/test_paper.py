@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from partswap.analysis.paper import temperature
 from partswap.analysis.paper.auxiliary import picture_name
 from partswap.analysis.paper.context import TABLES, TableContext
-from partswap.analysis.tables import Measured, ResultTable
 from partswap.analysis.tune import Point
 from partswap.cli.main import app
 from partswap.data.base import open_dataset
@@ -20,6 +19,8 @@ from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.models.open import open_classifier
 from partswap.runs.config import RunConfig
 from partswap.training.words import train_words
+from partswap.utils.estimates import Estimate
+from partswap.utils.tables import ResultTable
 
 #: How many rows each table has on the aviary (two places to cut).
 ROWS = {
@@ -172,7 +173,7 @@ def test_a_point_is_dominated_by_one_that_is_no_worse():
 
 
 def test_intervals_are_shown_and_kept_out_of_csv():
-    table = ResultTable("t", ["a", "b"], [["x", Measured(20.0, 18.0, 24.0)], ["y", None]])
+    table = ResultTable("t", ["a", "b"], [["x", Estimate(20.0, (18.0, 24.0))], ["y", None]])
     assert "20.0 ±3.0" in table.markdown()
     assert table.csv() == "a,b\nx,20.0\ny,\n"
 

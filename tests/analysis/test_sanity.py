@@ -22,11 +22,11 @@ from partswap.analysis.stability import check_stability, compare_shifted, shift
 from partswap.cut.network import cut_network
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
-from partswap.metrics.bootstrap import Estimate
 from partswap.runs.config import RunConfig
 from partswap.runs.context import open_run_context
 from partswap.runs.tasks import plan_tasks
 from partswap.search.methods.hard import Hard
+from partswap.utils.estimates import Estimate
 
 BIRDS = RunConfig(data="aviary", model="aviary:vgg", options={"per_class": 1}, precision="float32")
 

@@ -20,11 +20,11 @@ from partswap.analysis.tables import skipped_text
 from partswap.cli import options
 from partswap.cli.main import app, main
 from partswap.errors import PartswapError
-from partswap.metrics.bootstrap import Estimate
 from partswap.models.precision import devices
 from partswap.runs.config import RunConfig
 from partswap.runs.context import open_run_context
 from partswap.runs.run import Run, plan_run
+from partswap.utils.estimates import Estimate
 from partswap.utils.terminal import wrapped
 
 BIRDS = ["--data", "aviary", "--model", "aviary:vgg", "--precision", "float32"]

@@ -39,7 +39,7 @@ def test_a_kind_is_drawn_and_nothing_leaves_the_page(kind, found, options, tmp_p
 @pytest.mark.parametrize("kind", FIGURES.names())
 def test_long_names_are_shortened_and_not_cut_off(kind, found, options):
     names = {str(found[0].query_class): "a word " * 40, str(found[0].target): "x" * 90}
-    long = [replace(cf, source={**cf.source, "class_names": names}) for cf in found]
+    long = [replace(cf, source={**cf.source.to_dict(), "class_names": names}) for cf in found]
     more = dict(options.get(kind, {}))
     if "others" in more:
         more["others"] = [replace(cf, source=long[0].source) for cf in more["others"]]

@@ -14,7 +14,7 @@ from partswap.data import CellFacts, Sample, cell_facts
 from partswap.errors import SettingError
 from partswap.metrics import Evidence, score_all
 from partswap.metrics.base import all_known
-from partswap.metrics.bootstrap import interval, resampled
+from partswap.utils.estimates import interval, resampled
 
 GRID = GridShape(1, 3)
 

@@ -325,9 +325,9 @@ def test_several_labels_per_image_are_sigmoids_if_that_is_said(tmp_path):
     assert explainer.guesses(images[0], 6)[0][1] == pytest.approx(float(logits[0].sigmoid().max()))
     for method in ("partswap", "goyal", METHODS.get("goyal")(screen=2), "scout"):
         cf = explainer.explain(images[0], images[1:], target, method=method, keep_misclassified=True, pixel=True)
-        assert cf.before.probability == pytest.approx(float(logits[0, target].sigmoid()), abs=1e-5)
-        assert cf.before.own == pytest.approx(float(logits[0, said].sigmoid()), abs=1e-5)
-        assert cf.pixel.before == pytest.approx(cf.before.probability, abs=1e-5)
+        assert cf.before.target_probability == pytest.approx(float(logits[0, target].sigmoid()), abs=1e-5)
+        assert cf.before.original_class_probability == pytest.approx(float(logits[0, said].sigmoid()), abs=1e-5)
+        assert cf.pixel.before == pytest.approx(cf.before.target_probability, abs=1e-5)
         assert explainer.verify(cf)
         read = Counterfactual.load(cf.save(tmp_path / "why.json"))
         assert read.verify(ManyLabels(), images[0], images[1 : 1 + cf.distractors])

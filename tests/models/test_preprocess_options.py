@@ -103,7 +103,7 @@ def test_a_run_records_what_was_said_and_nothing_else(tmp_path):
     said = bare.with_(size="32", preprocess="0-1")
     assert said.stated == PreprocessOptions("0-1", "32")
     assert RunConfig.from_record(said.record()) == said
-    assert {"size", "preprocess"} <= set(said.deciding())
+    assert {"size", "preprocess"} <= set(said.identity_fields())
 
 
 def test_official_weights_of_torchvision_say_how_images_are_prepared():

@@ -56,8 +56,8 @@ def test_a_temperature_of_the_configuration_is_that_of_every_method_that_has_one
 def test_a_record_comes_back(tmp_path):
     config = read_config(write(tmp_path, FILE))
     assert RunConfig.from_record(config.record()) == config
-    assert {"path", "model", "weights", "cache", "out", "workers", "on", "address"}.isdisjoint(config.deciding())
-    assert {"data", "seed", "shard", "methods", "settings", "device"} <= set(config.deciding())
+    assert {"path", "model", "weights", "cache", "out", "workers", "on", "address"}.isdisjoint(config.identity_fields())
+    assert {"data", "seed", "shard", "methods", "settings", "device"} <= set(config.identity_fields())
 
 
 def test_what_earlier_versions_recorded_is_read_and_recorded_the_same():
@@ -87,8 +87,8 @@ def test_where_weights_lie_decides_nothing():
     here, there, layer = (
         RunConfig(data="aviary", model="aviary:vgg", auxiliary=f"moco={text}") for text in ("a", "b/c", "a@layer3")
     )
-    assert here.deciding() == there.deciding() != layer.deciding()
-    assert layer.deciding()["auxiliary"] == "moco@layer3"
+    assert here.identity_fields() == there.identity_fields() != layer.identity_fields()
+    assert layer.identity_fields()["auxiliary"] == "moco@layer3"
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path):
@@ -180,9 +180,9 @@ def test_a_setting_without_a_method_is_for_all_that_have_it(tmp_path):
 def test_a_field_that_came_later_leaves_earlier_records_as_they_are():
     config = RunConfig(data="aviary", model="aviary:vgg")
     assert "only" not in config.record()
-    assert "only" not in config.deciding()
+    assert "only" not in config.identity_fields()
     wrong = config.with_(only="wrong")
-    assert wrong.record()["only"] == wrong.deciding()["only"] == "wrong"
+    assert wrong.record()["only"] == wrong.identity_fields()["only"] == "wrong"
     assert RunConfig.from_record(wrong.record()) == wrong
     with pytest.raises(SettingError, match=r"only is 'rong'. Did you mean 'wrong'"):
         config.with_(only="rong")
@@ -199,7 +199,7 @@ def test_paths_become_absolute_where_they_are_found_and_decide_nothing(tmp_path,
     found = config.anchored()
     assert (found.path, found.model) == (tmp_path / "birds", str(tmp_path / "nets/vgg"))
     assert (found.weights, found.auxiliary) == (str(tmp_path / "weights.pth"), f"parts={tmp_path}/detector@parts")
-    assert found.deciding() == config.deciding()
+    assert found.identity_fields() == config.identity_fields()
     for model, expected in {
         "hf:nets/hf": f"hf:{tmp_path}/nets/hf",
         "mine.py:build": f"{tmp_path}/mine.py:build",

@@ -113,7 +113,7 @@ def test_a_hard_constraint_by_parts_is_kept_in_other_processes(whole_run, bench,
     for task, cf in made.explained("hard").values():
         mine, theirs = bench.facts.parts(task.query), [c for k in task.distractors for c in bench.facts.parts(k)]
         strangers = sum(not mine[edit.query_cell] & theirs[edit.distractor_cell] for edit in cf.edits)
-        assert strangers == cf.source["outside"]
+        assert strangers == cf.source.outside
         outside += strangers
     assert outside < sum(len(cf) for cf in made.counterfactuals("hard"))
 
@@ -172,7 +172,7 @@ def test_explanations_without_edits_are_not_lost(tmp_path):
     found = [make([]), make([Edit(1, 6, 1), Edit(0, 2, 0)]), make([], flipped=False)]
     # A method may tell something of one explanation only.
     found[2] = replace(
-        found[2], settings={"lam": 0.2}, source={**found[2].source, "outside": 3, "gave_up": Note("x", "y")}
+        found[2], settings={"lam": 0.2}, source=replace(found[2].source, outside=3, gave_up=Note("x", "y"))
     )
     tasks = [Task(7, 5, (4, 9))] * 3
     records.write_table(records.edits_table(5, tasks, found, ["a"] * 3), tmp_path / "edits.parquet")
@@ -615,7 +615,7 @@ def test_two_runs_are_compared_on_the_images_both_explain(whole_run, tmp_path):
     assert same["difference"] == pytest.approx(same["second"] - same["first"])
     itself = compare_runs(goyal.folder, goyal.folder, samples=50)
     assert len(itself.differences) >= 6
-    assert all(d.first == d.second and d.low == d.high == 0 for d in itself.differences)
+    assert all(d.first == d.second and d.change.interval == (0, 0) for d in itself.differences)
     assert itself.most == {("goyal", "goyal"): []}
     other = {**whole.record["fingerprints"], "data": "other"}
     open_or_create(tmp_path / "other", {**whole.record, "fingerprints": other})

@@ -89,7 +89,7 @@ def test_a_constrained_greedy_equals_brute_force_over_what_is_allowed(kind, seed
     )
     assert edits(cf) == expected
     if relax:
-        assert cf.source["outside"] == sum(not allowed[i, j] for i, j in expected)
+        assert cf.source.outside == sum(not allowed[i, j] for i, j in expected)
     else:
         assert all(allowed[i, j] for i, j in expected)
 
@@ -213,9 +213,9 @@ def test_a_target_out_of_reach_ends_a_patient_search_early():
     )
     assert (len(usual), len(early), early.flipped) == (16, 3, False)
     assert early.trace == usual.trace[:3]
-    assert "gave_up" not in usual.source
-    assert "each edit adds too little" in early.source["gave_up"].text
-    assert early.source["advice"].kind == "distractors"
+    assert usual.source.gave_up is None
+    assert "each edit adds too little" in early.source.gave_up.text
+    assert early.source.advice.kind == "distractors"
     assert " ".join(str(early).split()).endswith("Use distractors that the model takes for the target.")
     assert "patience" not in usual.settings  # files of runs are what they were
     assert early.settings["patience"] == 3
@@ -294,7 +294,7 @@ def test_a_constraint_that_may_be_relaxed_is_kept_as_long_as_it_can_be(problem, 
     )
     assert cf.flipped
     assert set(edits(cf)[:2]) == {(5, 17), (6, 18)}
-    assert cf.source["outside"] == len(cf) - 2
+    assert cf.source.outside == len(cf) - 2
 
 
 def test_a_hard_constraint_keeps_to_the_same_label(problem):

@@ -149,7 +149,7 @@ def test_centroids_decide_by_cosine(problem):
 
 def test_more_clusters_than_different_cells_are_no_problem(problem):
     flat = {"query_aux": torch.ones(6, 7, 7), "distractor_aux": torch.ones(4, 6, 7, 7)}
-    assert Hard().explain(**{**problem, **flat}).source["outside"] == 0
+    assert Hard().explain(**{**problem, **flat}).source.outside == 0
 
 
 def test_fitted_centroids_are_those_of_the_part_clustering():

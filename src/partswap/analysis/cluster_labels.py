@@ -66,8 +66,8 @@ class ClusterLabeler:
             )
         view: Preprocess = opened.preprocess
         self.view = view
-        some = opened.grids([view.crop(data.image(0))])
-        self.grid = GridShape(*some.shape[2:])
+        sample = opened.grids([view.crop(data.image(0))])
+        self.grid = GridShape(*sample.shape[2:])
         self.grids = auxiliary_features(data, opened, view, self.grid, cache=cache, precision=precision, track=track)
         with step(track, "clusters"):
             self.centroids: Tensor = fit_centroids(self.grids, clusters)

@@ -59,8 +59,8 @@ def name_clusters(assigned: NDArray[np.int32], facts: Sequence[CellFacts], clust
     votes: list[Counter[str]] = [Counter() for _ in range(clusters)]
     held = [
         (int(assigned[image, cell]), parts)
-        for image, known in enumerate(facts)
-        for cell, parts in enumerate(known.keypoints or ())
+        for image, annotated in enumerate(facts)
+        for cell, parts in enumerate(annotated.keypoints or ())
         if parts
     ]
     if not held:
@@ -87,10 +87,10 @@ def draw_clusters(
         part = clusters.parts[k]
         if part is not None:
             best.setdefault(part, k)
-    shown = list(best.items())[:rows]
-    figure = Figure(figsize=(1.25 * columns + 1.1, 1.25 * len(shown)), layout="constrained")
-    axes = figure.subplots(len(shown), columns, squeeze=False)
-    for row, (part, k) in enumerate(shown):
+    largest = list(best.items())[:rows]
+    figure = Figure(figsize=(1.25 * columns + 1.1, 1.25 * len(largest)), layout="constrained")
+    axes = figure.subplots(len(largest), columns, squeeze=False)
+    for row, (part, k) in enumerate(largest):
         images = np.flatnonzero((clusters.assigned == k).any(1))
         images = images[np.linspace(0, len(images) - 1, min(columns, len(images))).astype(int)]
         for column in range(columns):

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from partswap.analysis.tables import Cell, ResultTable
 from partswap.data.base import Dataset
 from partswap.errors import SettingError
 from partswap.grid import GridShape
 from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS
-from partswap.metrics.bootstrap import TAILS, resampled
 from partswap.results.counterfactual import Counterfactual
 from partswap.runs.figures import picture_of, save_stack, with_pictures
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache, Task
+from partswap.utils.estimates import TAILS, Estimate, resampled
 from partswap.utils.progress import Track, no_progress, step, tracked
+from partswap.utils.tables import Cell, ResultTable
 
 Explained = tuple[Task, Counterfactual]
 #: By metric and whether of the first edit or of all: the sum of an explanation's scores, and how many there are.
@@ -49,11 +49,8 @@ class Difference:
     which: str
     first: float | None
     second: float | None
-    #: 95 % interval of ``second - first``.
-    low: float | None
-    high: float | None
-    #: Images that both explain.
-    queries: int
+    #: ``second - first``, over the images that both explain.
+    change: Estimate
 
 
 @dataclass(frozen=True)
@@ -73,10 +70,10 @@ class Comparison:
         for d in self.differences:
             metric = METRICS.get(d.metric)()
             scale = 100.0 if metric.percent else 1.0
-            change = None if d.first is None or d.second is None else d.second - d.first
-            values = [None if v is None else scale * v for v in (d.first, d.second, change, d.low, d.high)]
-            clear = d.low is not None and d.high is not None and (d.low > 0 or d.high < 0)
-            rows.append([_title(d.methods), metric.heading(d.which), *values, "yes" if clear else "no", d.queries])
+            values = [d.first, d.second, d.change.mean, *(d.change.interval or (None, None))]
+            row: list[Cell] = [None if value is None else scale * value for value in values]
+            clear = "yes" if d.change.excludes_zero else "no"
+            rows.append([_title(d.methods), metric.heading(d.which), *row, clear, d.change.count])
         columns = ["method", "metric", "first", "second", "difference", "low", "high", "clear", "images"]
         which = WHICH[self.runs[0].record["settings"].get("only", "right")]
         note = (
@@ -141,19 +138,19 @@ def compare_runs(
     most: dict[tuple[str, str], list[tuple[Explained, Explained]]] = {}
     for methods in pairs:
         with step(track, f"reading explanations of {_title(methods)}"):
-            found: list[dict[int, Explained]] = [
+            explanations: list[dict[int, Explained]] = [
                 {task.query: (task, cf) for task, cf in run.explained(method).values()}
                 for run, method in zip(runs, methods, strict=True)
             ]
-        queries = sorted(set(found[0]) & set(found[1]))
+        queries = sorted(set(explanations[0]) & set(explanations[1]))
         if not queries:
             raise SettingError(f"no image is explained by both {first} and {second}.", "Finish the runs first.")
         scores: tuple[list[Scores], list[Scores]] = ([], [])
         for side, query in tracked(list(product(range(2), queries)), f"metrics of {methods[0]}", track):
-            scores[side].append(_scores(*found[side][query], facts[side]))
+            scores[side].append(_scores(*explanations[side][query], facts[side]))
         with step(track, f"intervals of {_title(methods)}"):
             differences += _differences(methods, scores, samples, seed)
-        pairs_of = [(found[0][query], found[1][query]) for query in queries]
+        pairs_of = [(explanations[0][query], explanations[1][query]) for query in queries]
         far = [_distance(a, b) + _other_edits(*pair) for a, b, pair in zip(*scores, pairs_of, strict=True)]
         top = np.argsort([-distance for distance in far], kind="stable")[:PICTURES].tolist()
         most[methods] = [pairs_of[k] for k in top if far[k] > 0]
@@ -184,15 +181,15 @@ def _title(methods: tuple[str, str], between: str = " / ") -> str:
 
 def _scores(task: Task, cf: Counterfactual, facts: AnnotationCache) -> Scores:
     evidence = facts.evidence(task, cf.query_class)
-    found: dict[tuple[str, str], tuple[float, float]] = {}
+    scores: dict[tuple[str, str], tuple[float, float]] = {}
     for name in METRICS.names():
         metric = METRICS.get(name)()
         every = metric.scores(cf, evidence) or []
-        found[name, "all"] = (float(sum(every)), float(len(every)))
+        scores[name, "all"] = (float(sum(every)), float(len(every)))
         if metric.single:
             first = metric.first(cf, evidence) if every else None
-            found[name, "single"] = (0.0, 0.0) if first is None else (first, 1.0)
-    return found
+            scores[name, "single"] = (0.0, 0.0) if first is None else (first, 1.0)
+    return scores
 
 
 def _differences(
@@ -202,12 +199,12 @@ def _differences(
     for name in METRICS.names():
         for which in METRICS.get(name)().ways:
             parts = [np.array([row[name, which] for row in side]) for side in scores]
-            (a, n), (b, m) = parts[0].sum(0), parts[1].sum(0)
-            interval = paired_bootstrap(*parts, samples=samples, seed=seed) if n and m else None
-            low, high = interval or (None, None)
-            out.append(
-                Difference(methods, name, which, a / n if n else None, b / m if m else None, low, high, len(scores[0]))
-            )
+            first, second = (total / count if count else None for total, count in (side.sum(0) for side in parts))
+            change = Estimate(None, count=len(scores[0]))
+            if first is not None and second is not None:
+                interval = paired_bootstrap(*parts, samples=samples, seed=seed)
+                change = Estimate(second - first, interval, len(scores[0]))
+            out.append(Difference(methods, name, which, first, second, change))
     return [d for d in out if d.first is not None or d.second is not None]
 
 
@@ -223,8 +220,8 @@ def _distance(first: Scores, second: Scores) -> float:
 
 def _other_edits(first: Explained, second: Explained) -> float:
     """Return how few swaps two explanations share, from 0 (all) to 1: there are images without any annotations."""
-    mine, theirs = (
+    first_swaps, second_swaps = (
         {(e.query_cell, task.distractors[e.distractor_image], e.image_cell) for e in cf.edits}
         for task, cf in (first, second)
     )
-    return 1 - len(mine & theirs) / len(mine | theirs) if mine | theirs else 0.0
+    return 1 - len(first_swaps & second_swaps) / len(first_swaps | second_swaps) if first_swaps | second_swaps else 0.0

@@ -24,8 +24,9 @@ from partswap.results.counterfactual import Counterfactual
 from partswap.runs.confusion import Confusion
 from partswap.runs.tasks import AnnotationCache, Task, explain_tasks, plan_tasks
 from partswap.search import METHODS
+from partswap.utils.estimates import Estimate
 from partswap.utils.progress import Track, no_progress
-from partswap.utils.terminal import FittedTable
+from partswap.utils.tables import Cell, ResultTable
 
 #: The columns of the table: metric, and whether it shows first edits or all of them.
 COLUMNS = (
@@ -98,8 +99,8 @@ class DemoResult:
         for cfs in zip(*self.explained.values(), strict=True):
             first, evidence = cfs[0]
             title = f"{first.class_name(first.query_class)} → {first.class_name(first.target)}"
-            found = {METHODS.get(m).title: cf for m, (cf, _) in zip(self.explained, cfs, strict=True)}
-            examples.append(DemoExample(title, sorted(evidence.differing or ()), found))
+            by_title = {METHODS.get(m).title: cf for m, (cf, _) in zip(self.explained, cfs, strict=True)}
+            examples.append(DemoExample(title, sorted(evidence.differing or ()), by_title))
         # Species that differ in the fewest parts are the hardest to tell apart.
         return sorted(examples, key=lambda example: len(example.truth))
 
@@ -139,30 +140,30 @@ def run_demo(
     facts = AnnotationCache(data, preprocess, explainer.cut.grid)
     explained: dict[str, list[tuple[Counterfactual, Evidence]]] = {}
     for name in methods:
-        found = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)
-        explained[name] = [(cf, facts.evidence(task)) for task, cf in found]
+        explanations = explain_tasks(explainer, encoded, chosen, METHODS.get(name)(), facts=facts, track=track)
+        explained[name] = [(cf, facts.evidence(task)) for task, cf in explanations]
     right = encoded.logits.argmax(1).numpy() == data.labels()
     confusion = Confusion.of(encoded.logits, data.labels(), data.classes)
     return DemoResult(model, float(right.mean()), len(data), confusion, explained)
 
 
-def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> FittedTable:
+def results_table(scores: dict[str, dict[str, Score]], *, title: str) -> ResultTable:
     """Return the comparison of methods as a table for the terminal."""
     metrics = [(METRICS.get(name)(), name, which) for name, which in COLUMNS]
     headings = [metric.title + (f"\n{which}" if metric.single else "") for metric, _, which in metrics]
-    rows = [
-        [METHODS.get(method).title, *(metric.show(getattr(found[name], which)) for metric, name, which in metrics)]
-        for method, found in scores.items()
-    ]
-    return FittedTable(["method", *headings], rows, title=title, right=range(1, len(headings) + 1))
+    rows: list[list[Cell]] = []
+    for method, of_method in scores.items():
+        values = [metric.cell(Estimate(getattr(of_method[name], which))) for metric, name, which in metrics]
+        rows.append([METHODS.get(method).title, *values])
+    return ResultTable(title, ["method", *headings], rows)
 
 
 def _take_turns(tasks: Sequence[Task], data: Aviary, count: int, seed: int) -> list[Task]:
     """Return some of the tasks, drawn at random, species taking turns."""
-    known = {task.query: task for task in tasks}
+    task_of = {task.query: task for task in tasks}
     by_class: dict[int, list[Task]] = {}
     for index in np.random.default_rng(seed).permutation(len(data)).tolist():
-        if index in known:
-            by_class.setdefault(data.label(index), []).append(known[index])
+        if index in task_of:
+            by_class.setdefault(data.label(index), []).append(task_of[index])
     turns = itertools.zip_longest(*by_class.values())
     return [task for turn in turns for task in turn if task is not None][:count]

@@ -60,10 +60,10 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
         return replace(cf, pictures=Pictures(picture(task.query), donors))
 
     method = config.methods[0]
-    found = [explained(task, method) for task in tracked(tasks, "explanations", track)]
-    evidence = [bench.facts.evidence(task, cf.query_class) for task, cf in zip(tasks, found, strict=True)]
-    at = clearest_first(found, evidence)[0]
-    cf, task = found[at], tasks[at]
+    examples = [explained(task, method) for task in tracked(tasks, "explanations", track)]
+    evidence = [bench.facts.evidence(task, cf.query_class) for task, cf in zip(tasks, examples, strict=True)]
+    at = clearest_first(examples, evidence)[0]
+    cf, task = examples[at], tasks[at]
     compared = [m for m in COMPARED if m != method and (auxiliary or not METHODS.get(m).needs_semantic)]
     with step(track, "other methods"):
         several = [explained(task, m) for m in compared]
@@ -72,16 +72,16 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
         "methods": {"others": several, "titles": [METHODS.get(m).title for m in (method, *compared)]},
         "heat": {"explainer": explainer},
         "clusters": {"explainer": explainer},
-        "failures": {"others": [one for k, one in enumerate(found) if k != at]},
+        "failures": {"others": [example for k, example in enumerate(examples) if k != at]},
     }
     kinds = [kind for kind in (*ORDER, *(k for k in FIGURES if k not in ORDER)) if kind != "clusters" or auxiliary]
     make_folder(folder, place="out")
     for kind in tracked(kinds, "figures", track):
         cf.plot(folder / f"{kind}.png", kind=kind, **options.get(kind, {}))
-    for name, drawn in (("image", cf.image(blur=True)), ("composite", cf.composite())):
+    for name, drawn in (("image", cf.outlined(blur=True)), ("composite", cf.composite())):
         save_image(drawn.resize((2 * drawn.width, 2 * drawn.height)), folder / f"{name}.png", place="out")
     cf.save(folder / "counterfactual.json")
-    where = f"{len(found)} images of {config.data} {config.split}, {bench.classifier.architecture}."
+    where = f"{len(examples)} images of {config.data} {config.split}, {bench.classifier.architecture}."
     criteria = clarity(cf, evidence[at]).criteria
     rule = f"The explanation is the clearest of them. {RULE} It meets {criteria} of {CRITERIA} criteria."
     page = folder / "index.html"
@@ -91,18 +91,18 @@ def make_gallery(config: RunConfig, bench: RunContext, folder: Path, track: Trac
 
 def page_of(kinds: Sequence[str], options: Mapping[str, Mapping[str, Any]], note: str) -> str:
     """Return the page; the note says what is drawn, and why this."""
-    told = registered("partswap.drawing.figures")
+    descriptions = registered("partswap.drawing.figures")
     parts = []
     for kind in kinds:
         names = "".join(f", {name}=..." for name in options.get(kind, {}))
         call = html.escape(f'cf.plot(kind="{kind}"{names})')
-        text = html.escape(told[kind].partition(": ")[2])
+        text = html.escape(descriptions[kind].partition(": ")[2])
         parts.append(
             f'<h2 id="{kind}">{kind}</h2><p>{text[:1].upper()}{text[1:]} <code>{call}</code></p>'
             f'<img src="{kind}.png" alt="{text}" loading="lazy">'
         )
     for name, call, text in (
-        ("image", "cf.image(blur=True)", "The query with the swapped regions outlined, the rest blurred."),
+        ("image", "cf.outlined(blur=True)", "The query with the swapped regions outlined, the rest blurred."),
         ("composite", "cf.composite()", "The query with the regions pasted in: what the pixel check looks at."),
     ):
         parts.append(f'<h2 id="{name}">{name}</h2><p>{text} <code>{call}</code></p><img src="{name}.png" alt="{text}">')
@@ -115,10 +115,10 @@ def page_of(kinds: Sequence[str], options: Mapping[str, Mapping[str, Any]], note
 
 def _parts(bench: RunContext, task: Task, cf: Counterfactual) -> list[str | None]:
     """Return the annotated part of each edit: what both cells hold, else what the query's does."""
-    mine = bench.facts.parts(task.query)
+    query_parts = bench.facts.parts(task.query)
     names: list[str | None] = []
     for edit in cf.edits:
-        theirs = bench.facts.parts(task.distractors[edit.distractor_image])[edit.image_cell]
-        held = mine[edit.query_cell]
-        names.append(", ".join(sorted(held & theirs or held)[:2]) or None)
+        distractor_parts = bench.facts.parts(task.distractors[edit.distractor_image])[edit.image_cell]
+        held = query_parts[edit.query_cell]
+        names.append(", ".join(sorted(held & distractor_parts or held)[:2]) or None)
     return names

@@ -20,16 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partswap.analysis.tables import Cell, ResultTable
 from partswap.errors import PartswapError, SettingError
 from partswap.explainer.explainer import Explainer
 from partswap.features.encode import EncodedImages
-from partswap.metrics.bootstrap import Estimate
 from partswap.runs.context import RunContext
 from partswap.runs.tasks import Task, plan_tasks
 from partswap.search import Method
 from partswap.search.settings import changed
+from partswap.utils.estimates import Estimate
 from partswap.utils.progress import Track, no_progress, step, tracked
+from partswap.utils.tables import Cell, ResultTable
 
 #: What may be randomised: the weights after the cut, or all of them.
 DEPTHS = ("head", "all")
@@ -93,7 +93,7 @@ def check_sanity(
     for name in which:
         check_depth(name)
     chosen, tasks = choose(bench, method, queries, distractors, seed)
-    found = []
+    outcomes = []
     for name in which:
         with step(track, f"randomising {name}"):
             explainer = Explainer(
@@ -110,8 +110,8 @@ def check_sanity(
         overlap, chance, correlation = (
             Estimate.of([value for value in column if value is not None], seed=seed) for column in columns
         )
-        found.append(Randomised(name, overlap, chance, correlation, len(tasks) - len(rows)))
-    return found
+        outcomes.append(Randomised(name, overlap, chance, correlation, len(tasks) - len(rows)))
+    return outcomes
 
 
 def sanity_verdict(rows: Sequence[Randomised]) -> str:
@@ -147,12 +147,12 @@ def weights_of(bench: RunContext, which: str) -> set[str]:
     parts = bench.explainer.cut
     before = {id(p) for p in parts.features.parameters()}
     after = {id(p) for p in parts.head.parameters()} - before
-    found = {name for name, p in named if id(p) in after}
-    if not found:
+    weights = {name for name, p in named if id(p) in after}
+    if not weights:
         raise PartswapError(
             f"the head after {parts.layer} has no weights of its own.", "Randomise all weights, or cut earlier."
         )
-    return found
+    return weights
 
 
 def randomise(model: nn.Module, names: set[str], *, seed: int = 0) -> nn.Module:
@@ -199,25 +199,25 @@ def _compare(
     """Return overlap, chance and correlation for one query, None if the other network already says the target."""
     query = bench.encodings.select([task.query])
     used = task.distractors[: method.distractors]
-    donors = bench.encodings.select(used)
-    mine = query_cells(bench.explainer, method, query, donors, task.target)
-    scores = first_order(bench.explainer, query, donors, task.target)
+    distractors = bench.encodings.select(used)
+    own_cells = query_cells(bench.explainer, method, query, distractors, task.target)
+    scores = first_order(bench.explainer, query, distractors, task.target)
     if encode:
         encoded = other.encode([bench.data.image(k) for k in (task.query, *used)])
         query = replace(encoded.select([0]), aux=query.aux)
-        donors = replace(encoded.select(range(1, len(encoded))), aux=donors.aux)
+        distractors = replace(encoded.select(range(1, len(encoded))), aux=distractors.aux)
     with torch.no_grad():
         if int(other.cut.head(query.cut_grids).argmax()) == task.target:
             return None
     if method.takes("max_edits"):
-        method = changed(method, max_edits=max(1, len(mine)))
-    theirs = query_cells(other, method, query, donors, task.target)
-    a, b = set(mine), set(theirs)
+        method = changed(method, max_edits=max(1, len(own_cells)))
+    other_cells = query_cells(other, method, query, distractors, task.target)
+    a, b = set(own_cells), set(other_cells)
     union = len(a | b)
     if not union:
         return None
     chance = chance_overlap(len(a), len(b), other.cut.grid.cells)
-    return len(a & b) / union, chance, _spearman(scores, first_order(other, query, donors, task.target))
+    return len(a & b) / union, chance, _spearman(scores, first_order(other, query, distractors, task.target))
 
 
 def chance_overlap(first: int, second: int, cells: int) -> float:

@@ -12,13 +12,13 @@ import numpy as np
 from PIL import Image
 
 from partswap.analysis.sanity import choose, query_cells
-from partswap.analysis.tables import Cell, ResultTable
 from partswap.errors import SettingError
 from partswap.grid import GridShape
-from partswap.metrics.bootstrap import Estimate
 from partswap.runs.context import RunContext
 from partswap.search import Method
+from partswap.utils.estimates import Estimate
 from partswap.utils.progress import Track, no_progress, tracked
+from partswap.utils.tables import Cell, ResultTable
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ def check_stability(
         canvas = preprocess.crop(bench.data.image(task.query))
         views = explainer.encode([preprocess.tensor(shift(canvas, *move)) for move in moves])
         donors = bench.encodings.select(task.distractors[: chosen.distractors])
-        said = views.logits.argmax(1)
-        still = [k for k in range(1, len(moves)) if said[k] == said[0] != task.target]
+        predicted = views.logits.argmax(1)
+        still = [k for k in range(1, len(moves)) if predicted[k] == predicted[0] != task.target]
         changed += len(moves) - 1 - len(still)
         cells = {
             k: query_cells(explainer, chosen, views.select([k]), donors, task.target)
             for k in ([0, *still] if still else [])
         }
         pairs = [compare_shifted(cells[0], cells[k], moves[k], explainer.cut.grid, preprocess.side) for k in still]
-        known = [pair for pair in pairs if pair is not None]
-        if known:
-            iou, first = np.mean(known, axis=0).tolist()
+        comparable = [pair for pair in pairs if pair is not None]
+        if comparable:
+            iou, first = np.mean(comparable, axis=0).tolist()
             ious.append(iou)
             firsts.append(first)
     shifts = len(tasks) * (len(moves) - 1)
@@ -111,8 +111,8 @@ def compare_shifted(
         left, top, end, bottom = grid.box(cell, (size, size))
         return grid.cell_at((left + end) / 2 + sign * right, (top + bottom) / 2 + sign * down, (size, size))
 
-    kept = [cell for cell in before if moved(cell, 1) is not None]
+    visible = [cell for cell in before if moved(cell, 1) is not None]
     back = [cell for cell in (moved(cell, -1) for cell in after) if cell is not None]
-    if not kept or not back:
+    if not visible or not back:
         return None
-    return len(set(kept) & set(back)) / len(set(kept) | set(back)), kept[0] == back[0]
+    return len(set(visible) & set(back)) / len(set(visible) | set(back)), visible[0] == back[0]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partswap.analysis.tables import ResultTable
 from partswap.errors import FileFormatError, SettingError
 from partswap.metrics import Score, score_all
 from partswap.metrics.base import all_known
@@ -25,6 +24,7 @@ from partswap.search import METHODS, Method
 from partswap.search.settings import changed
 from partswap.utils.files import read_json, write_with
 from partswap.utils.progress import Track, no_progress
+from partswap.utils.tables import ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,11 +124,11 @@ def tune(
     planned = plan_tasks(bench.encodings.logits, bench.data.labels(), distractors=distractors, seed=seed)
     tasks = planned.first(queries, seed=seed)
     points = []
-    for (lam, tau), made in tried.items():
-        found = explain_tasks(
-            bench.explainer, bench.encodings, tasks.tasks, made, track=track, title=f"lam {lam:g}, tau {tau:g}",
+    for (lam, tau), variant in tried.items():
+        explanations = explain_tasks(
+            bench.explainer, bench.encodings, tasks.tasks, variant, track=track, title=f"lam {lam:g}, tau {tau:g}",
         )  # fmt: skip
-        point = Point.of(lam, tau, score_all([(cf, bench.facts.evidence(task)) for task, cf in found]))
+        point = Point.of(lam, tau, score_all([(cf, bench.facts.evidence(task)) for task, cf in explanations]))
         if point is None:
             raise SettingError("nothing flipped, so there is nothing to compare.", "Use more queries or another lam.")
         points.append(point)
@@ -141,17 +141,17 @@ def tune(
 
 def trials(method: str, lambdas: Sequence[float], taus: Sequence[float]) -> dict[tuple[float, float], Method]:
     """Return the method with every pair ``(lam, tau)``; an error if it has none, or a value makes no sense."""
-    made = METHODS.get(method)()
-    if not made.takes("lam") or not made.takes("tau"):
+    base = METHODS.get(method)()
+    if not base.takes("lam") or not base.takes("tau"):
         raise SettingError(f"the method {method} has no lam and tau.", "Tune partswap or paper.")
-    return {(lam, tau): changed(made, lam=lam, tau=tau) for tau, lam in product(taus, lambdas)}
+    return {(lam, tau): changed(base, lam=lam, tau=tau) for tau, lam in product(taus, lambdas)}
 
 
 def read_choice(path: Path) -> tuple[str, dict[str, float]]:
     """Return the method and its lam and tau that a ``tune.json`` tells."""
-    found = read_json(path)
+    content = read_json(path)
     try:
-        method, best = found["method"], {name: float(found["best"][name]) for name in ("lam", "tau")}
+        method, best = content["method"], {name: float(content["best"][name]) for name in ("lam", "tau")}
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} is not what partswap tune wrote.", "Give its tune.json.") from error
     if method not in ("paper", "partswap"):

@@ -67,10 +67,10 @@ class WordsEvaluation(RunWords):
     def verdict(self, task: Task, cf: Counterfactual) -> WordsScore:
         """Return how the words of a counterfactual stand; cut it to its first edit to judge that alone."""
         bench, speaker = self.bench, self.speaker
-        grids, told = self.seen(task, cf)
-        words = speaker.words(cf, grids[0], grids[1:], told)
+        grids, parts = self.seen(task, cf)
+        words = speaker.words(cf, grids[0], grids[1:], parts)
         before = grids[0].double().mean((1, 2)).numpy()
-        union = frozenset(p for edit in cf.edits for side in shown_by(edit, told) for p in side)
+        union = frozenset(p for edit in cf.edits for side in shown_by(edit, parts) for p in side)
         after = before + moved(cf.edits, grids[0], grids[1:])
         columns, changes = speaker.paper_changes(cf.query_class, cf.target, before, after, union)
         differs = self.has[cf.query_class] != self.has[cf.target]
@@ -108,7 +108,8 @@ class WordsEvaluation(RunWords):
             for e in cf.edits
         ]
         return first is not None and any(
-            first.part in mine[e.query_cell] and first.part in theirs[e.image_cell] for mine, theirs, e in pairs
+            first.part in of_query[e.query_cell] and first.part in of_distractor[e.image_cell]
+            for of_query, of_distractor, e in pairs
         )
 
 
@@ -120,7 +121,7 @@ def _presence(attributes: Attributes, speaker: WordsWriter) -> NDArray[np.bool_]
 
 def parts_of_images(bench: RunContext, speaker: WordsWriter) -> Callable[[int], list[Shown]]:
     """Return a function from the number of an image to what its cells show: as a reader tells, or as annotated."""
-    reader, known = speaker.reader, {}
+    reader, cached = speaker.reader, {}
     if reader is None:
         return lambda image: list(annotated_parts(bench.facts.parts(image), []).query)
     grid = bench.explainer.cut.grid
@@ -130,8 +131,8 @@ def parts_of_images(bench: RunContext, speaker: WordsWriter) -> Callable[[int], 
     )  # fmt: skip
 
     def read(image: int) -> list[Shown]:
-        if image not in known:
-            known[image] = reader.read(torch.from_numpy(np.array(grids[image : image + 1])), grid)[0]
-        return known[image]
+        if image not in cached:
+            cached[image] = reader.read(torch.from_numpy(np.array(grids[image : image + 1])), grid)[0]
+        return cached[image]
 
     return read

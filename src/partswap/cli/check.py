@@ -23,8 +23,8 @@ from partswap.runs.config import METHOD_NAMES, RunConfig
 from partswap.utils.progress import bars
 
 if TYPE_CHECKING:
-    from partswap.analysis.tables import ResultTable
     from partswap.runs.context import RunContext
+    from partswap.utils.tables import ResultTable
 
 app = typer.Typer(help="Are explanations about the model, and do they hold still?", no_args_is_help=True)
 
@@ -98,6 +98,6 @@ def _note(context: RunContext, method: str) -> str:
 
 
 def _finish(table: ResultTable, out: Path | None, name: str) -> None:
-    console.print(table.rich())
+    console.print(table)
     for saved in table.save(out, name) if out else ():
         say(f"saved {saved}")

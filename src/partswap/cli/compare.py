@@ -22,7 +22,7 @@ def compare(
     from partswap.analysis.compare import compare_runs
 
     comparison = compare_runs(first, second, samples=samples, seed=seed, track=bars)
-    console.print(comparison.table().rich())
+    console.print(comparison.table())
     for method, images in comparison.names().items():
         say(f"differ most ({method}): {', '.join(images) or 'none do'}")
     if out is not None:

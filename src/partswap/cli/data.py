@@ -12,7 +12,7 @@ from partswap.cli.options import DataOptions, console, output_picture, say
 from partswap.runs.config import DATASET_NAMES
 from partswap.utils.options import parse_options
 from partswap.utils.progress import bars, step
-from partswap.utils.terminal import FittedTable
+from partswap.utils.tables import ResultTable
 
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def list_() -> None:
         what = (kind.__doc__ or "").strip().partition("\n")[0]
         source = "a folder" if kind.needs_path else "nothing"
         rows.append([name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what])
-    console.print(FittedTable(["name", "splits", "from", "get", "what"], rows))
+    console.print(ResultTable("", ["name", "splits", "from", "get", "what"], rows))
 
 
 @app.command()
@@ -62,9 +62,9 @@ def _print_report(report: Any) -> None:
     for split, counts in report.splits.items():
         least, middle, most = counts.per_class
         spread = f"{least} to {most}, median {middle:g}"
-        rows.append([split, str(counts.images), spread, str(counts.with_keypoints), str(counts.with_mask)])
+        rows.append([split, counts.images, spread, counts.with_keypoints, counts.with_mask])
     headings = ["split", "images", "per class", "with keypoints", "with mask"]
-    console.print(FittedTable(headings, rows, right=(1, 3, 4)))
+    console.print(ResultTable("", headings, rows))
     facts = [f"{report.classes} classes", f"{report.parts} parts"]
     facts += [f"{count} {mode} images" for mode, count in report.modes.most_common()]
     if report.widths and report.heights:

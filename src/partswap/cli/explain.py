@@ -250,7 +250,7 @@ def _explain_each(
             continue
         printed = say_notes(explainer, printed)
         if len(queries) > 1:
-            say(f"\n{cf.source.get('query') or 'query'}")
+            say(f"\n{cf.source.query or 'query'}")
         _print(cf, explainer, count)
         output.write(cf, _stem(cf, queries, query) if len(queries) > 1 else None)
     if failures:
@@ -271,7 +271,7 @@ def _image(place: str, fetch: bool) -> Any:
 
 def _stem(cf: Counterfactual, queries: Sequence[Any], query: Any) -> str:
     """Return the stem of the names of a query's files; images of one name in two folders get their number too."""
-    name = Path(str(cf.source.get("query") or "query")).stem
+    name = Path(cf.source.query or "query").stem
     stems = [Path(str(q)).stem for q in queries if isinstance(q, str | Path)]
     return f"{name}-{queries.index(query)}" if stems.count(name) > 1 else name
 
@@ -279,10 +279,10 @@ def _stem(cf: Counterfactual, queries: Sequence[Any], query: Any) -> str:
 def _print(cf: Counterfactual, explainer: Explainer, count: int | None) -> None:
     """Print a counterfactual and what is to be known of it; `count` distractors were named, None: a data set."""
     say(str(cf))
-    target_note = cf.source.get("target_from", Note("given", "given"))
+    target_note = cf.source.target_from or Note("given", "given")
     if target_note.kind != "given":
         say(f"target: {cf.class_name(cf.target)}, {target_note}")
-    if cf.source.get("label") == cf.query_class:
+    if cf.source.label == cf.query_class:
         say(f"note: the model is right, this is {cf.class_name(cf.query_class)}; explained is what would make it err.")
     most = explainer.method.distractors
     if count is not None and most is not None and count > most:

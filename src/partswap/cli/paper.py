@@ -78,7 +78,7 @@ def _command(name: str) -> Command:
         say_skipped(config.options, lab.bench.data)
         say_notes(lab.bench.explainer)
         result = make_table(name, lab)
-        console.print(result.table.rich())
+        console.print(result.table)
         for saved in result.save(out, name):
             say(f"saved {saved}")
 

@@ -15,5 +15,5 @@ def run(config: RunConfig) -> None:
 
     hush_warnings()  # the table has the notes below it
     finished = execute(config, track=bars)
-    console.print(metrics_table(finished).rich())
+    console.print(metrics_table(finished))
     say(f"run: {finished.folder}")

@@ -54,7 +54,7 @@ def tune(
     context = open_context(config)
     tuning = run(context, method=method, lambdas=lam or LAMBDAS, taus=tau or TAUS, queries=config.queries,
                  distractors=config.distractors, seed=config.seed, track=bars)  # fmt: skip
-    console.print(tuning.table().rich())
+    console.print(tuning.table())
     tuning.table().save(out, "tune")
     write_json(out / "tune.json", tuning.record(), place="out")
     picture = tuning.plot(out / "tune.png")

@@ -16,7 +16,7 @@ from partswap.errors import LayerError
 from partswap.grid import GridShape
 
 if TYPE_CHECKING:
-    from partswap.utils.terminal import FittedTable
+    from partswap.utils.tables import ResultTable
 
 # A chain of plain layers no longer than this is one thing (a stem, a down-sampling) and not a network.
 SHORT_CHAIN = 6
@@ -76,16 +76,16 @@ def default_layer(model: nn.Module, *, probe: Tensor | None = None) -> str:
     return choose_default(_inspected(model, probe))
 
 
-def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> FittedTable:
+def layers_table(model: nn.Module, *, probe: Tensor | None = None) -> ResultTable:
     """Return `list_layers` as a table for the terminal, with the default marked."""
-    from partswap.utils.terminal import FittedTable
+    from partswap.utils.tables import ResultTable
 
     rows = []
     for info in list_layers(model, probe=probe):
         note = "; ".join(filter(None, ["default" if info.is_default else "", info.note]))
-        rows.append((info.name, str(info.grid), str(info.channels), info.kind, note))
+        rows.append((info.name, str(info.grid), info.channels, info.kind, note))
     columns = ("layer", "grid", "channels", "kind", "note")
-    return FittedTable(columns, rows, title=f"Where {type(model).__name__} can be cut", right={2})
+    return ResultTable(f"Where {type(model).__name__} can be cut", columns, rows)
 
 
 def _inspected(model: nn.Module, probe: Tensor | None) -> ModelInspection:

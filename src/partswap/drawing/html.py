@@ -232,9 +232,9 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
     flip = " class='ps-flip'" if step.predicted == cf.target else ""
     moment = "before" if number is None else f"after edit {number + 1}"
     own = ""
-    if step.own is not None:
+    if step.original_class_probability is not None:
         whose = "" if step.predicted == cf.query_class else f"{html.escape(cf.class_name(cf.query_class))} "
-        own = f" ({whose}{_percent(step.own)})"
+        own = f" ({whose}{_percent(step.original_class_probability)})"
     line = f"{moment} the model says {html.escape(cf.class_name(step.predicted))}{own}"
     notes = [*([] if number is None else [_places_html(cf, number)]), *([line] if says else [])]
     style = f"background:{edit_color(number)};color:{EDIT_INK}" if number is not None else ""
@@ -242,8 +242,8 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
     lines = "".join(f'<span class="ps-says">{note}</span>' for note in notes)
     return (
         f'<div class="ps-step"><span class="ps-dot" style="{style}">{dot}</span>'
-        f'<span class="ps-bar"><i{flip} style="width:{100 * step.probability:.1f}%"></i></span>'
-        f"<b>{_percent(step.probability)}</b>{lines}</div>"
+        f'<span class="ps-bar"><i{flip} style="width:{100 * step.target_probability:.1f}%"></i></span>'
+        f"<b>{_percent(step.target_probability)}</b>{lines}</div>"
     )
 
 

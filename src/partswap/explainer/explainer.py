@@ -194,7 +194,7 @@ class Explainer:
             The class the model should say: its index, or as text its name (an index if no class is called so). By
             default the true class, if that is known and the model says another; else what more than half of the
             distractors are predicted as; else the model's second guess. The result tells which it was
-            (``source["target_from"]``).
+            (``source.target_from``).
         label : int or str, optional
             The true class of the query, if it is known; that of an item of a data set is.
         method : str or Method, optional
@@ -292,9 +292,9 @@ class Explainer:
 
         Images that are not given are those it was made from, read again from their files if need be.
         """
-        if cf.source.get("layer", self.cut.layer) != self.cut.layer:
+        if cf.source.layer not in (None, self.cut.layer):
             raise SettingError(
-                f"the counterfactual is of layer {cf.source['layer']!r}, the explainer of {self.cut.layer!r}.",
+                f"the counterfactual is of layer {cf.source.layer!r}, the explainer of {self.cut.layer!r}.",
                 "Make an explainer with that layer.",
             )
         inputs = stacked([self.preprocess(image)[0] for image in cf.images(query, distractors)]).to(self.device)

@@ -12,14 +12,14 @@ from partswap.explainer.target import choose_target, find_distractors, predicted
 from partswap.features.encode import EncodedImages
 from partswap.inputs.images import list_images
 from partswap.models.names import find_class
-from partswap.results.counterfactual import Counterfactual, Pictures, Provenance
+from partswap.results.counterfactual import Counterfactual, Pictures
+from partswap.results.provenance import PictureFrames, Provenance, ResultContext
 from partswap.search.problem import CellParts, Problem, parts_of
 from partswap.utils.notes import Note
 from partswap.words.writer import annotated_parts
 
 if TYPE_CHECKING:
     from partswap.explainer.explainer import Explainer
-    from partswap.inputs.frame import Frame
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Question:
             auxiliary_tau=None if explainer.auxiliary is None else explainer.auxiliary.tau,
             query_parts=query_parts,
             distractor_parts=parts_of(distractor_parts, self.indices),
-            about=self._provenance(explainer),
+            about=self._result_context(explainer),
         )
 
     def annotated_parts(self, query_parts: CellParts | None, distractor_parts: Sequence[CellParts] | None) -> Any:
@@ -56,34 +56,29 @@ class Question:
             return None
         return annotated_parts(query_parts, [distractor_parts[k] for k in self.indices])
 
-    def _provenance(self, explainer: Explainer) -> Provenance:
+    def _result_context(self, explainer: Explainer) -> ResultContext:
         query, distractors, preprocess = self.query, self.distractors, explainer.preprocess
-        origin: dict[str, Any] = {
-            "query": query.names[0],
-            "distractors": list(distractors.names),
-            "distractor_indices": self.indices,
-            "model": explainer.model_name,
-            "layer": explainer.cut.layer,
-            "auxiliary": query.auxiliary,
-        }
-        if explainer.activation != "softmax":
-            origin["activation"] = explainer.activation
+        frames = (*query.frames, *distractors.frames) if query.frames and distractors.frames else ()
         predicted = distractors.logits.argmax(1).tolist()
-        if any(k != self.target for k in predicted):
-            origin["distractor_classes"] = predicted
-        if query.frames and distractors.frames:
-            frames = [_frame_record(frame) for frame in (*query.frames, *distractors.frames)]
-            canvas = list(preprocess.shape[::-1])
-            origin["seen"] = {"canvas": canvas, "query": frames[0], "distractors": frames[1:]}
-            origin["preprocess"] = preprocess.record()
-            origin["target_from"] = self.target_note
-            if self.true_class is not None:
-                origin["label"] = self.true_class
+        provenance = Provenance(
+            query=query.names[0],
+            distractors=list(distractors.names),
+            distractor_indices=self.indices,
+            distractor_classes=predicted if any(k != self.target for k in predicted) else [],
+            model=explainer.model_name,
+            layer=explainer.cut.layer,
+            auxiliary=query.auxiliary,
+            activation=explainer.activation,
+            frames=PictureFrames(preprocess.shape[::-1], frames[0], list(frames[1:])) if frames else None,
+            preprocess=preprocess.record() if frames else None,
+            target_from=self.target_note if frames else None,
+            label=self.true_class if frames else None,
+        )
         pictures = None
         if query.pictures and distractors.pictures:
             sources = (*query.sources, *distractors.sources) if query.sources and distractors.sources else ()
             pictures = Pictures(query.pictures[0], tuple(distractors.pictures), sources, preprocess)
-        return Provenance(origin, explainer.class_names or (), pictures)
+        return ResultContext(provenance, explainer.class_names or (), pictures)
 
 
 def pose_question(
@@ -162,7 +157,3 @@ def _predicted_as_target(explainer: Explainer, images: EncodedImages, target: in
             "{keep_misclassified}.",
         )
     return indices
-
-
-def _frame_record(frame: Frame | None) -> dict[str, Any] | None:
-    return None if frame is None else {"size": list(frame.size), "box": list(frame.box)}

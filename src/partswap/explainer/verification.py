@@ -77,31 +77,31 @@ def compare(
     if atol is None:
         weight = next((p for p in head.parameters() if p.is_floating_point()), batch)
         atol = HALF_TOLERANCE if weight.dtype in (torch.float16, torch.bfloat16) else TOLERANCE
-    activation = cf.source.get("activation", "softmax")
+    activation = cf.source.activation
     probabilities = log_probabilities(logits, activation)[:, cf.target].exp().tolist()
     predicted = int(logits[-1].argmax())
     claimed = [cf.before, *cf.trace]
-    deviation = max(abs(p - s.probability) for p, s in zip(probabilities, claimed, strict=True))
+    deviation = max(abs(p - s.target_probability) for p, s in zip(probabilities, claimed, strict=True))
     holds = deviation <= atol and (predicted == cf.target) == cf.flipped
     return Verification(holds, predicted, probabilities[-1], deviation)
 
 
 def _cut_as(cf: Counterfactual, model: nn.Module) -> Cut:
     """Cut a classifier where this counterfactual's was."""
-    if "layer" not in cf.source or "seen" not in cf.source:
+    if cf.source.layer is None or cf.source.frames is None:
         raise SettingError(
             "this counterfactual does not say where its model was cut.",
             "Pass the head and the grids: cf.verify(head, query, distractors).",
         )
-    wide, high = cf.source["seen"]["canvas"]
-    channels = len(cf.source.get("preprocess", {}).get("mean", (0, 0, 0)))
+    wide, high = cf.source.frames.size
+    channels = len((cf.source.preprocess or {}).get("mean", (0, 0, 0)))
     probe = torch.randn(2, channels, high, wide, generator=torch.Generator().manual_seed(0)).to(device_of(model))
-    activation = cf.source.get("activation", "softmax")
-    return cut_as_logits(model, cf.source["layer"], probe, activation=activation)[1]
+    activation = cf.source.activation
+    return cut_as_logits(model, cf.source.layer, probe, activation=activation)[1]
 
 
 def _preprocess_of(cf: Counterfactual, model: nn.Module | None) -> Preprocess:
     """Return how the images of a counterfactual were prepared: from its pictures, else its file, else the model."""
     if cf.pictures is not None and cf.pictures.preprocess is not None:
         return cf.pictures.preprocess
-    return recorded_preprocess(cf.source.get("preprocess", {"function": "an unknown function"}), model)
+    return recorded_preprocess(cf.source.preprocess or {"function": "an unknown function"}, model)

@@ -4,6 +4,6 @@ To add one, drop a file into this folder with a `Metric` (or `EditMetric`) subcl
 """
 
 from partswap.metrics.base import METRICS, EditMetric, Evidence, Metric, Score, Swap, score_all
-from partswap.metrics.bootstrap import RESAMPLES
+from partswap.utils.estimates import RESAMPLES
 
 __all__ = ["METRICS", "RESAMPLES", "EditMetric", "Evidence", "Metric", "Score", "Swap", "score_all"]

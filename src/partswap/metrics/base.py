@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypeVar
 
 from partswap.data.on_grid import CellFacts
-from partswap.metrics.bootstrap import Interval, interval, mean, show_mean
 from partswap.results.counterfactual import Counterfactual
+from partswap.utils.estimates import Estimate, Interval, interval, mean
 from partswap.utils.registry import Registry
 
 T = TypeVar("T")
@@ -66,6 +66,10 @@ class Score:
     single_interval: Interval | None = None
     all_interval: Interval | None = None
 
+    def estimate(self, which: str) -> Estimate:
+        """Return the mean and interval of first edits ("single") or of all ("all")."""
+        return Estimate(getattr(self, which), getattr(self, f"{which}_interval"), self.count)
+
 
 class Metric(ABC):
     """Scores one explanation at a time; an `EditMetric` scores one edit at a time."""
@@ -121,8 +125,12 @@ class Metric(ABC):
 
     def show(self, value: float | None, bounds: Interval | None = None) -> str:
         """Return a value as a table shows it, with its interval if there is one."""
-        factor, digits = (100.0, 1) if self.percent else (1.0, 2)
-        return show_mean(value, bounds, factor=factor, digits=digits)
+        estimate = self.cell(Estimate(value, bounds))
+        return estimate.show(digits=estimate.digits or 0)
+
+    def cell(self, estimate: Estimate) -> Estimate:
+        """Return an estimate as tables show it: as a percentage where the metric is one."""
+        return estimate.scaled(100.0, digits=1) if self.percent else estimate.scaled(1.0, digits=2)
 
 
 class EditMetric(Metric):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from partswap.metrics import Evidence
-from partswap.results.counterfactual import Counterfactual, percent
+from partswap.results.counterfactual import Counterfactual
+from partswap.results.words import percent
 
 #: An explanation with more edits takes effort to read.
 FEW_EDITS = 4
@@ -55,7 +56,7 @@ def clarity(cf: Counterfactual, evidence: Evidence | None = None) -> Clarity:
     """
     swaps = evidence.swaps(cf) if evidence is not None else []
     parts = [swap.shows or swap.keypoints for swap in swaps]
-    probabilities = [step.probability for step in (cf.before, *cf.trace)]
+    probabilities = [step.target_probability for step in (cf.before, *cf.trace)]
     criteria = (
         1 <= len(cf) <= FEW_EDITS,
         cf.pixel is not None and cf.pixel.flipped,
@@ -64,7 +65,7 @@ def clarity(cf: Counterfactual, evidence: Evidence | None = None) -> Clarity:
         cf.probability >= PLAIN_OUTCOME,
         all(after > before for before, after in pairwise(probabilities)),
     )
-    return Clarity(cf.flipped, sum(criteria), cf.probability - cf.before.probability)
+    return Clarity(cf.flipped, sum(criteria), cf.probability - cf.before.target_probability)
 
 
 def clearest_first(

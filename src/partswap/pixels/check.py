@@ -5,10 +5,9 @@ Edits live in feature space. What they claim of the image is put to the test her
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -98,10 +97,9 @@ def pairs_of(cf: Counterfactual) -> list[Pair]:
 
 def with_check(cf: Counterfactual, check: PixelCheck, names: Sequence[str] | None) -> Counterfactual:
     """Return the counterfactual with its pixel check, and the name of the class that the network then says."""
-    source: Mapping[str, Any] = cf.source
-    if names and source.get("class_names"):
-        named = {**source["class_names"], str(check.predicted): names[check.predicted]}
-        source = {**source, "class_names": {key: named[key] for key in sorted(named, key=int)}}
+    source = cf.source
+    if names and source.class_names:
+        source = replace(source, class_names={**source.class_names, check.predicted: names[check.predicted]})
     return replace(cf, pixel=check, source=source)
 
 

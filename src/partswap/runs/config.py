@@ -47,18 +47,18 @@ def config_field(
     default: Any = ...,
     *,
     flag: str | None = None,
-    also: str | None = None,
-    matters: bool = True,
-    later: bool = False,
+    alias: str | None = None,
+    affects_result: bool = True,
+    added_later: bool = False,
     **rules: Any,
 ) -> Any:
     """Return a field with its help text.
 
-    Its flag is given if that is not its name, `also` is another spelling of it; a field matters if another value would
-    give other explanations. One that came `later` is recorded only where it is not at its default, so that runs of
-    earlier versions stay what they are.
+    `flag` is its flag if that is not its name, `alias` another spelling of it. A field affects the result if another
+    value would give other explanations. One that was added later is recorded only where it is not at its default, so
+    that records of earlier versions stay equal.
     """
-    extra: Any = {"flag": flag, "also": also, "matters": matters, "later": later}
+    extra: Any = {"flag": flag, "alias": alias, "affects_result": affects_result, "added_later": added_later}
     return Field(default, description=text, json_schema_extra=extra, **rules)
 
 
@@ -78,33 +78,35 @@ class RunConfig(BaseModel):
 
     data: str = config_field(f"Data set: {DATASET_NAMES}.")
     # The path does not matter: data and weights are compared by their fingerprints.
-    path: Path | None = config_field("Its folder.", None, matters=False, strict=False)
+    path: Path | None = config_field("Its folder.", None, affects_result=False, strict=False)
     split: str = config_field("Images to explain: a split of the data set (see partswap data list).", "test")
     options: Mapping[str, Any] = config_field(
         "NAME=VALUE for the data set (supercategory=Birds); repeat for more.", {}, flag="--option"
     )
-    model: str = config_field(MODEL_HELP, matters=False)
-    weights: str | None = config_field("Its weights: a file, or 'default' for official ones.", None, matters=False)
+    model: str = config_field(MODEL_HELP, affects_result=False)
+    weights: str | None = config_field(
+        "Its weights: a file, or 'default' for official ones.", None, affects_result=False
+    )
     classes: str | None = config_field(
         "Names of its classes, if it does not say them: a file (one per line, or JSON), or 'imagenet'.",
         None,
-        matters=False,
-        later=True,
+        affects_result=False,
+        added_later=True,
     )
     preprocess: str | None = config_field(
         "How its images are prepared, if it does not say it: imagenet, 0-1 (pixels of 0 to 1), a JSON file with size, "
         "mean and std, preprocessor_config.json, or file.py:transform.",
         None,
-        later=True,
+        added_later=True,
     )
-    size: str | int | None = config_field("Side of its images, or HEIGHTxWIDTH.", None, later=True)
+    size: str | int | None = config_field("Side of its images, or HEIGHTxWIDTH.", None, added_later=True)
     resize: int | None = config_field(
-        "Short side before the crop, if it is not that of the size.", None, later=True, ge=1
+        "Short side before the crop, if it is not that of the size.", None, added_later=True, ge=1
     )
     mean: str | float | None = config_field(
-        "Mean per channel, on a scale of 0 to 1: 0.5,0.5,0.5; one number for all.", None, later=True
+        "Mean per channel, on a scale of 0 to 1: 0.5,0.5,0.5; one number for all.", None, added_later=True
     )
-    std: str | float | None = config_field("Standard deviation per channel, likewise.", None, later=True)
+    std: str | float | None = config_field("Standard deviation per channel, likewise.", None, added_later=True)
     layer: str | None = config_field("Where to cut it (see partswap layers).", None)
     auxiliary: str | None = config_field(AUXILIARY_HELP, "auto")
     tau: float | None = config_field("Temperature of the auxiliary, if not its own.", None, gt=0)
@@ -113,7 +115,7 @@ class RunConfig(BaseModel):
         "NAME=VALUE for all methods that have it, or METHOD.NAME=VALUE; repeat for more.",
         {},
         flag="--set",
-        also="--setting",
+        alias="--setting",
     )
     distractors: int = config_field("How many images to take regions from.", 20, ge=1)
     selection: Literal["confusion", "attributes"] = config_field(
@@ -124,7 +126,7 @@ class RunConfig(BaseModel):
     only: Only = config_field(
         "Which images: those the model gets right, those it gets wrong (towards their true class), or all.",
         "right",
-        later=True,
+        added_later=True,
     )
     queries: int | None = config_field("Explain only so many images, drawn at random.", None, ge=1)
     seed: int = config_field("For everything random.", 0, ge=0)
@@ -132,7 +134,7 @@ class RunConfig(BaseModel):
         "Check explanations in pixels, too: regions are pasted into the query and the whole network is run. Ours then "
         "prefers edits that hold there.",
         False,
-        later=True,
+        added_later=True,
     )
     precision: Literal["float32", "bfloat16", "auto"] = config_field(
         "Of features: float32, bfloat16, or auto, what this machine is fast at.", "auto"
@@ -142,13 +144,13 @@ class RunConfig(BaseModel):
     )
     shard: int = config_field("Explanations per file.", 20, ge=1)
     cache: Path | None = config_field(
-        "Folder for features; default: $PARTSWAP_CACHE, or your cache.", None, matters=False, strict=False
+        "Folder for features; default: $PARTSWAP_CACHE, or your cache.", None, affects_result=False, strict=False
     )
-    out: Path = config_field("Folder of the run.", Path("out/run"), matters=False, strict=False)
-    workers: int | None = config_field("Processes; one per core if not given.", None, matters=False, ge=1)
-    on: Literal["local", "ray"] = config_field("Where: local or ray.", "local", matters=False)
+    out: Path = config_field("Folder of the run.", Path("out/run"), affects_result=False, strict=False)
+    workers: int | None = config_field("Processes; one per core if not given.", None, affects_result=False, ge=1)
+    on: Literal["local", "ray"] = config_field("Where: local or ray.", "local", affects_result=False)
     address: str | None = config_field(
-        "Address of a Ray cluster; one is started here if not given.", None, matters=False
+        "Address of a Ray cluster; one is started here if not given.", None, affects_result=False
     )
 
     def __init__(self, where: Mapping[str, str] | None = None, /, **values: Any) -> None:
@@ -243,21 +245,21 @@ class RunConfig(BaseModel):
         """What is said of the model's preprocessing, None if nothing is."""
         from partswap.models.preprocess_options import PreprocessOptions
 
-        said = PreprocessOptions(**{name: getattr(self, name) for name in PREPARATION})
-        return None if said == PreprocessOptions() else said
+        stated = PreprocessOptions(**{name: getattr(self, name) for name in PREPARATION})
+        return None if stated == PreprocessOptions() else stated
 
     def record(self) -> dict[str, Any]:
         """Return all fields as plain values."""
         fields = RunConfig.model_fields
-        usual = {n for n in fields if _extra(n)["later"] and getattr(self, n) == fields[n].default}
+        usual = {n for n in fields if _extra(n)["added_later"] and getattr(self, n) == fields[n].default}
         return self.model_dump(mode="json", fallback=str, exclude=usual)
 
-    def deciding(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         """Return the fields that decide the result; the path of an auxiliary's weights is left out."""
-        found = {name: value for name, value in self.record().items() if _extra(name)["matters"]}
+        fields = {name: value for name, value in self.record().items() if _extra(name)["affects_result"]}
         if self.auxiliary is not None:
-            found["auxiliary"] = self._auxiliary(lambda _: None)
-        return found
+            fields["auxiliary"] = self._auxiliary(lambda _: None)
+        return fields
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunConfig:
@@ -272,8 +274,8 @@ def flag_of(name: str) -> str:
 
 def flags_of(name: str) -> list[str]:
     """Return all spellings of the flag of a field, the usual one first."""
-    also = _extra(name)["also"]
-    return [flag_of(name), *([also] if also else [])]
+    alias = _extra(name)["alias"]
+    return [flag_of(name), *([alias] if alias else [])]
 
 
 def read_config(path: Path | None, flags: Mapping[str, Any] | None = None) -> RunConfig:
@@ -283,11 +285,11 @@ def read_config(path: Path | None, flags: Mapping[str, Any] | None = None) -> Ru
     for name, value in sorted((flags or {}).items(), key=lambda item: item[0] == "settings"):
         if value is None or value == []:
             continue
-        said: Mapping[str, Any] = values[name] if isinstance(values.get(name), Mapping) else {}
+        in_file: Mapping[str, Any] = values[name] if isinstance(values.get(name), Mapping) else {}
         if name == "options":
-            value = {**said, **parse_options(value)}
+            value = {**in_file, **parse_options(value)}
         elif name == "settings":
-            value = _parse_settings(said, value, values.get("methods"))
+            value = _parse_settings(in_file, value, values.get("methods"))
         values[name], where[name] = value, f"from {flag_of(name)}"
     return RunConfig(where, **values)
 
@@ -325,13 +327,13 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _parse_settings(given: Mapping[str, Any], texts: Sequence[str], methods: Any) -> dict[str, dict[str, Any]]:
     """Return settings by method; what is said for all methods gives way to what is said for one."""
-    found = {method: dict(values) for method, values in given.items() if isinstance(values, Mapping)}
-    told = parse_options(texts)
-    for name, value in sorted(told.items(), key=lambda item: "." in item[0]):
+    settings = {method: dict(values) for method, values in given.items() if isinstance(values, Mapping)}
+    options = parse_options(texts)
+    for name, value in sorted(options.items(), key=lambda item: "." in item[0]):
         method, dot, setting = name.partition(".")
         for taker in [method] if dot else _takers(name, methods):
-            found.setdefault(taker, {})[setting if dot else name] = value
-    return found
+            settings.setdefault(taker, {})[setting if dot else name] = value
+    return settings
 
 
 def _takers(setting: str, methods: Any) -> list[str]:
@@ -342,27 +344,27 @@ def _takers(setting: str, methods: Any) -> list[str]:
     if not isinstance(names, list | tuple):
         return []  # refused with a better word where all fields are checked
     takes = {name: inspect.signature(METHODS.get(str(name))).parameters for name in names}
-    found = [name for name, parameters in takes.items() if setting in parameters]
-    if not found:
-        known = sorted({parameter for parameters in takes.values() for parameter in parameters})
+    takers = [name for name, parameters in takes.items() if setting in parameters]
+    if not takers:
+        parameters_of_all = sorted({parameter for parameters in takes.values() for parameter in parameters})
         raise SettingError(
             f"no method that is run has the setting {setting!r} (methods: {', '.join(takes)}).",
-            f"{suggest(setting, known)} Settings: {', '.join(known)}.".strip(),
+            f"{suggest(setting, parameters_of_all)} Settings: {', '.join(parameters_of_all)}.".strip(),
         )
-    return found
+    return takers
 
 
 def _refusal(error: ValidationError, values: Mapping[str, Any], where: Mapping[str, str]) -> SettingError:
     """Return the first of pydantic's complaints in our words; a name that does not exist comes before all others."""
-    found = error.errors()
-    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    problems = error.errors()
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     name, kind, limits = str(first["loc"][0]), first["type"], first.get("ctx", {})
     value, place = values.get(name), f" ({where[name]})" if name in where else ""
-    known = RunConfig.model_fields
+    fields = RunConfig.model_fields
     match kind:
         case "extra_forbidden":
             return SettingError(
-                f"there is no field {name!r}{place}.", suggest(name, known) or f"Fields: {', '.join(known)}."
+                f"there is no field {name!r}{place}.", suggest(name, fields) or f"Fields: {', '.join(fields)}."
             )
         case "missing":
             return SettingError(f"{name} is missing.", f"Write '{name}: ...' into the file, or pass {flag_of(name)}.")
@@ -371,7 +373,7 @@ def _refusal(error: ValidationError, values: Mapping[str, Any], where: Mapping[s
         case "greater_than":
             return SettingError(f"{name} is {value}.", f"Use more than {limits['gt']:g}.")
         case "literal_error":
-            choices = typing.get_args(known[name].annotation)
+            choices = typing.get_args(fields[name].annotation)
             return SettingError(
                 f"{name} is {value!r}.", suggest(str(value), choices) or f"Use one of {', '.join(choices)}."
             )

@@ -39,11 +39,13 @@ class RunContext:
     def explainer(self) -> Explainer:
         """The explainer, with the default method."""
         with step(self.track, "cutting the network"):
-            made = Explainer(self.classifier, self.layer, auxiliary=self.auxiliary)
-        if made.auxiliary is None:
-            return made
+            explainer = Explainer(self.classifier, self.layer, auxiliary=self.auxiliary)
+        if explainer.auxiliary is None:
+            return explainer
         options: dict[str, Any] = {"cache": self.cache, "track": self.track}
-        return made.with_auxiliary(fitted_auxiliary(self.data, made.auxiliary, made.preprocess, **options))
+        return explainer.with_auxiliary(
+            fitted_auxiliary(self.data, explainer.auxiliary, explainer.preprocess, **options)
+        )
 
     @cached_property
     def encodings(self) -> EncodedImages:
@@ -82,13 +84,13 @@ def open_run_context(config: RunConfig, track: Track = no_progress) -> RunContex
     return RunContext(data, classifier, config.layer, auxiliary, config.cache, precision, track)
 
 
-def _check_names(known: Sequence[str], found: Sequence[str]) -> None:
+def _check_names(expected: Sequence[str], actual: Sequence[str]) -> None:
     """Raise an error if the classifier has names for its classes and the data set has others."""
-    if list(known) == placeholder_names(len(known)):
+    if list(expected) == placeholder_names(len(expected)):
         return
-    for index, (mine, yours) in enumerate(zip(known, found, strict=True)):
-        if normalize_name(mine) != normalize_name(yours):
+    for index, (expected_name, actual_name) in enumerate(zip(expected, actual, strict=True)):
+        if normalize_name(expected_name) != normalize_name(actual_name):
             raise DataError(
-                f"class {index} of the classifier is {mine!r}, and of the data set {yours!r}.",
+                f"class {index} of the classifier is {expected_name!r}, and of the data set {actual_name!r}.",
                 "Use the data set it was trained on, with the same options.",
             )

@@ -65,11 +65,15 @@ def draw_metrics(scores: Mapping[str, Mapping[str, Score]], path: Path) -> Path:
     """Draw every metric that could be computed as a group of bars, one bar per method."""
     from matplotlib.figure import Figure
 
-    names = [n for n in METRICS.names() if any(n in found and found[n].all is not None for found in scores.values())]
+    names = [
+        n
+        for n in METRICS.names()
+        if any(n in of_method and of_method[n].all is not None for of_method in scores.values())
+    ]
     figure = Figure(figsize=(2.0 * len(names) + 1, 2.8), layout="constrained")
     for axis, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         metric = METRICS.get(name)()
-        values = [found[name].all for found in scores.values()]
+        values = [of_method[name].all for of_method in scores.values()]
         heights = [0.0 if value is None else value * (100 if metric.percent else 1) for value in values]
         axis.bar(list(scores), heights, color=[EDITS[k % len(EDITS)] for k in range(len(scores))])
         for k, value in enumerate(values):

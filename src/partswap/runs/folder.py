@@ -67,7 +67,7 @@ class Run:
         kinds = inspect.signature(DATASETS.get(config.data)).parameters
         options = {
             # A file among the options is named as it was when the run began.
-            name: next((str(found) for folder in self._began_in() if (found := folder / str(value)).is_file()), value)
+            name: next((str(file) for folder in self._began_in() if (file := folder / str(value)).is_file()), value)
             if name in kinds and "Path" in str(kinds[name].annotation)
             else value
             for name, value in config.options.items()
@@ -113,7 +113,7 @@ class Run:
         """Return what a method found so far: tasks and counterfactuals, by number of the task."""
         if method not in self.methods:
             raise SettingError(f"{self.folder} has no method {method!r}.", f"It has: {', '.join(self.methods)}.")
-        found: dict[int, tuple[Task, Counterfactual]] = {}
+        explanations: dict[int, tuple[Task, Counterfactual]] = {}
         for shard in self.shards():
             if shard.method != method or not self.path(shard).exists():
                 continue
@@ -125,19 +125,21 @@ class Run:
                     f"{self.path(shard)} does not hold the tasks {shard.start} to {shard.stop - 1}.",
                     "Delete it and run again: it is made anew.",
                 )
-            found.update(part)
-        return found
+            explanations.update(part)
+        return explanations
 
     def counterfactuals(self, method: str) -> list[Counterfactual]:
         """Return what a method found so far, in the order of the images."""
         return [cf for _, cf in self.explained(method).values()]
 
-    def write(self, shard: Shard, tasks: Sequence[Task], found: Sequence[Counterfactual], names: Sequence[str]) -> None:
+    def write(
+        self, shard: Shard, tasks: Sequence[Task], counterfactuals: Sequence[Counterfactual], names: Sequence[str]
+    ) -> None:
         """Add a shard; it counts as done when its edits are there, which are written last."""
-        if [len(tasks), len(found)] != [len(shard)] * 2:
-            raise PartswapError(f"{len(found)} explanations for {shard}.", "Give one per task.")
-        write_table(timings_table(shard.start, tasks, found), self.path(shard, "timings"))
-        write_table(edits_table(shard.start, tasks, found, names), self.path(shard))
+        if [len(tasks), len(counterfactuals)] != [len(shard)] * 2:
+            raise PartswapError(f"{len(counterfactuals)} explanations for {shard}.", "Give one per task.")
+        write_table(timings_table(shard.start, tasks, counterfactuals), self.path(shard, "timings"))
+        write_table(edits_table(shard.start, tasks, counterfactuals, names), self.path(shard))
 
     def open_preprocess(self) -> Preprocess:
         """Return how its images were prepared; where that is a function, the classifier is opened again."""
@@ -145,13 +147,13 @@ class Run:
         if "function" not in record:
             return Preprocess.of_record(record)
         config = self.config
-        found = open_classifier(config.model, config.weights, config.classes, config.stated).preprocess
-        if found.key() != record["key"]:
+        preprocess = open_classifier(config.model, config.weights, config.classes, config.stated).preprocess
+        if preprocess.key() != record["key"]:
             raise FileFormatError(
                 f"the images of {self.folder} were prepared by {record['function']}, which gives others now.",
                 "Run again, into another folder.",
             )
-        return found
+        return preprocess
 
     def tidy(self) -> None:
         """Remove what a killed process left half written."""
@@ -179,8 +181,8 @@ def read_run(folder: str | Path) -> Run:
 def versions() -> dict[str, str]:
     """Return the versions that results may depend on."""
     modules = {"torch": "torch", "numpy": "numpy", "pyarrow": "pyarrow", "scikit-learn": "sklearn"}
-    found = {name: str(import_module(module).__version__) for name, module in modules.items()}
-    return {"partswap": __version__, **found, "python": platform.python_version()}
+    libraries = {name: str(import_module(module).__version__) for name, module in modules.items()}
+    return {"partswap": __version__, **libraries, "python": platform.python_version()}
 
 
 def open_or_create(folder: Path, record: Mapping[str, Any]) -> Run:
@@ -209,7 +211,9 @@ def check_place(folder: Path) -> None:
 
 def refuse_others(run: Run, record: Mapping[str, Any]) -> None:
     """Raise an error that names what differs if a run was begun in another way."""
-    then, now = ({**r, "settings": RunConfig.from_record(r["settings"]).deciding()} for r in (run.record, record))
+    then, now = (
+        {**r, "settings": RunConfig.from_record(r["settings"]).identity_fields()} for r in (run.record, record)
+    )
     differ = []
     titles = {"settings": "", "methods": "settings of ", "versions": "version of ", "fingerprints": "fingerprint of "}
     usual = {name: field.default for name, field in RunConfig.model_fields.items()}

@@ -219,8 +219,8 @@ class WorkerState:
 
     def _explain(self, task: Task, method: Method) -> Counterfactual:
         bundle = self.bundle
-        shown = None if bundle.pictures is None else self._picture
-        return explain_task(self.explainer, task, method, bundle.features, bundle.parts.__getitem__, shown)
+        pictures = None if bundle.pictures is None else self._picture
+        return explain_task(self.explainer, task, method, bundle.features, bundle.parts.__getitem__, pictures)
 
     def _picture(self, index: int) -> Image.Image:
         assert self.bundle.pictures is not None

@@ -65,7 +65,7 @@ def _explain(bundle: WorkerPayload, shard: Shard) -> list[Counterfactual] | Part
 
 def _answer(ray: Any, reference: Any, shard: Shard) -> list[Counterfactual]:
     try:
-        found: list[Counterfactual] | PartswapError = ray.get(reference)
+        outcome: list[Counterfactual] | PartswapError = ray.get(reference)
     except ray.exceptions.RayTaskError:
         raise  # a defect: it carries the traceback of the process
     except ray.exceptions.RayError as error:
@@ -74,9 +74,9 @@ def _answer(ray: Any, reference: Any, shard: Shard) -> list[Counterfactual]:
             "If machines run out of memory, give each process more (fewer CPUs per node); run again: what is done is "
             "kept.",
         ) from error
-    if isinstance(found, PartswapError):
-        raise found
-    return found
+    if isinstance(outcome, PartswapError):
+        raise outcome
+    return outcome
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:

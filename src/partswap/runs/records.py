@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pyarrow.parquet as pq
 from partswap.errors import FileFormatError
 from partswap.grid import GridShape
 from partswap.results.counterfactual import Counterfactual, Edit, PixelCheck, Step
+from partswap.results.provenance import Provenance
 from partswap.runs.tasks import Task
 from partswap.utils.files import write_bytes
-from partswap.utils.notes import Note
 
 SCHEMA_VERSION = 1
 #: What is the same in all rows of an explanation, then what belongs to the edit.
@@ -61,46 +60,59 @@ TIMINGS = pa.schema(
 )
 _EDIT = ("query_cell", "distractor", "distractor_cell", "probability", "predicted", "objective", "own")
 _PIXEL = ("pixel_before", "pixel_after", "pixel_predicted")
-#: Parts of `Counterfactual.source` that columns tell; the others are usually the same for a whole method.
-_TOLD = ("evaluator", "query", "distractors", "distractor_indices", "class_names")
+#: Keys of `Counterfactual.source` that columns hold; the others are usually the same for a whole method.
+_IN_COLUMNS = ("evaluator", "query", "distractors", "distractor_indices", "class_names")
 
 
-def edits_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual], names: Sequence[str]) -> pa.Table:
+def edits_table(
+    start: int, tasks: Sequence[Task], counterfactuals: Sequence[Counterfactual], names: Sequence[str]
+) -> pa.Table:
     """Return one row per edit; `start` is the number of the first task, `names` are those of the query images."""
     rows: list[dict[str, Any]] = []
-    shared = _manner(found[0])
-    for number, (task, cf, name) in enumerate(zip(tasks, found, names, strict=True), start):
+    shared = _settings_and_source(counterfactuals[0])
+    for number, (task, cf, name) in enumerate(zip(tasks, counterfactuals, names, strict=True), start):
         donors = list(task.distractors[: cf.distractors])
-        extra = {name: value for name, value in _manner(cf).items() if value != shared[name]}
+        extra = {name: value for name, value in _settings_and_source(cf).items() if value != shared[name]}
         common = {
             "task": number, "query": task.query, "name": name, "query_class": cf.query_class, "target": cf.target,
-            "distractors": donors, "before": cf.before.probability, "edits": len(cf.edits), "flipped": cf.flipped,
-            "evaluations": cf.evaluations, "evaluator": cf.source.get("evaluator"),
-            "extra": json.dumps(extra, sort_keys=True) if extra else None, "own_before": cf.before.own,
+            "distractors": donors, "edits": len(cf.edits), "flipped": cf.flipped,
+            "evaluations": cf.evaluations, "evaluator": cf.source.evaluator,
+            "before": cf.before.target_probability, "own_before": cf.before.original_class_probability,
+            "extra": json.dumps(extra, sort_keys=True) if extra else None,
             **({} if (c := cf.pixel) is None else dict(zip(_PIXEL, (c.before, c.after, c.predicted), strict=True))),
         }  # fmt: skip
         for step, (edit, after) in enumerate(zip(cf.edits, cf.trace, strict=True), 1):
             own = (edit.query_cell, donors[edit.distractor_image], edit.image_cell)
-            values = (*own, after.probability, after.predicted, after.objective, after.own)
+            values = (
+                *own,
+                after.target_probability,
+                after.predicted,
+                after.objective,
+                after.original_class_probability,
+            )
             rows.append({**common, "step": step, **dict(zip(_EDIT, values, strict=True))})
         if not cf.edits:
             rows.append({**common, "step": 0, **dict.fromkeys(_EDIT)})
-    about = {"version": SCHEMA_VERSION, "method": found[0].method, "grid": list(found[0].grid), **shared}
+    about = {
+        "version": SCHEMA_VERSION,
+        "method": counterfactuals[0].method,
+        "grid": list(counterfactuals[0].grid),
+        **shared,
+    }
     return pa.Table.from_pylist(rows, EDITS.with_metadata({"partswap": json.dumps(about, sort_keys=True)}))
 
 
-def _manner(cf: Counterfactual) -> dict[str, dict[str, Any]]:
-    """Return how a counterfactual was found."""
-    source = {name: asdict(value) if isinstance(value, Note) else value for name, value in cf.source.items()}
-    source = {name: value for name, value in source.items() if name not in _TOLD}
+def _settings_and_source(cf: Counterfactual) -> dict[str, dict[str, Any]]:
+    """Return the settings and the source of a counterfactual, without what columns hold."""
+    source = {name: value for name, value in cf.source.to_dict().items() if name not in _IN_COLUMNS}
     return {"settings": dict(cf.settings), "source": source}
 
 
-def timings_table(start: int, tasks: Sequence[Task], found: Sequence[Counterfactual]) -> pa.Table:
+def timings_table(start: int, tasks: Sequence[Task], counterfactuals: Sequence[Counterfactual]) -> pa.Table:
     """Return how long each search took: apart from the edits, which are the same every time."""
     rows = [
         {"task": number, "query": task.query, "seconds": cf.seconds}
-        for number, (task, cf) in enumerate(zip(tasks, found, strict=True), start)
+        for number, (task, cf) in enumerate(zip(tasks, counterfactuals, strict=True), start)
     ]
     return pa.Table.from_pylist(rows, TIMINGS)
 
@@ -131,35 +143,36 @@ def _explanation(
         raise FileFormatError(
             f"the explanation of {first['name']} has {len(rows)} of {first['edits']} edits.", "Run again."
         )
-    donors = list(first["distractors"])
+    distractors = list(first["distractors"])
     edits, trace = [], []
     for row in rows:
-        image = donors.index(row["distractor"])
+        image = distractors.index(row["distractor"])
         edits.append(Edit(row["query_cell"], image * grid.cells + row["distractor_cell"], image))
         trace.append(Step(row["probability"], row["predicted"], row["objective"], row.get("own")))
-    manner = {**about, **json.loads(first["extra"] or "{}")}
-    named = {first["query_class"], first["target"], *(step.predicted for step in trace)}
+    origin = {**about, **json.loads(first["extra"] or "{}")}
+    mentioned = {first["query_class"], first["target"], *(step.predicted for step in trace)}
     pixel = None
     if first.get("pixel_predicted") is not None:
-        before, after, said = (first[name] for name in _PIXEL)
-        pixel = PixelCheck(before, after, said, said == first["target"])
-        named.add(said)
+        before, after, predicted = (first[name] for name in _PIXEL)
+        pixel = PixelCheck(before, after, predicted, predicted == first["target"])
+        mentioned.add(predicted)
     source = {
-        **manner["source"],
+        **origin["source"],
         **({} if first["evaluator"] is None else {"evaluator": first["evaluator"]}),
         "query": str(first["query"]),
-        "distractors": [str(index) for index in donors],
-        "distractor_indices": list(range(len(donors))),
-        "class_names": {str(k): class_names[k] for k in sorted(named)},
+        "distractors": [str(index) for index in distractors],
+        "distractor_indices": list(range(len(distractors))),
+        "class_names": {str(k): class_names[k] for k in sorted(mentioned)},
     }
-    found = Counterfactual(
-        query_class=first["query_class"], target=first["target"], grid=grid, distractors=len(donors),
+    cf = Counterfactual(
+        query_class=first["query_class"], target=first["target"], grid=grid, distractors=len(distractors),
         edits=tuple(edits), trace=tuple(trace),
-        before=Step(first["before"], first["query_class"], own=first.get("own_before")),
-        flipped=first["flipped"], method=about["method"], settings=manner["settings"], source=source,
+        before=Step(first["before"], first["query_class"], None, first.get("own_before")),
+        flipped=first["flipped"], method=about["method"], settings=origin["settings"],
+        source=Provenance.from_dict(source),
         evaluations=first["evaluations"], seconds=seconds, pixel=pixel,
     )  # fmt: skip
-    return Task(first["query"], first["target"], tuple(donors)), found
+    return Task(first["query"], first["target"], tuple(distractors)), cf
 
 
 def write_table(table: pa.Table, path: Path) -> None:

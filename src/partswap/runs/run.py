@@ -20,7 +20,6 @@ from partswap.errors import SettingError
 from partswap.explainer.target import few_right
 from partswap.inputs.preprocess import Preprocess
 from partswap.metrics import METRICS, Score, score_all
-from partswap.metrics.bootstrap import RESAMPLES
 from partswap.models.auxiliaries import Auxiliary
 from partswap.models.fingerprint import model_fingerprint
 from partswap.models.precision import check_device, fast_precision
@@ -38,6 +37,7 @@ from partswap.search.clusters import fit_centroids
 from partswap.search.methods.base import SearchMethod
 from partswap.search.methods.hard import Hard
 from partswap.search.semantic import resolve_tau
+from partswap.utils.estimates import RESAMPLES
 from partswap.utils.files import check_writable, read_json, write_json
 from partswap.utils.progress import Advance, Track, no_progress, step, tracked
 
@@ -77,19 +77,19 @@ def run(config: RunConfig, *, bench: RunContext | None = None, track: Track = no
             bench = open_run_context(config, track)
         methods = config.build_methods()
         tasks, skipped = plan_run(config, bench)
-        made = open_or_create(config.out, _record(config, bench, methods, tasks, skipped))
-        _store_confusion(made, bench)
-        missing = made.missing()
+        run_folder = open_or_create(config.out, _record(config, bench, methods, tasks, skipped))
+        _store_confusion(run_folder, bench)
+        missing = run_folder.missing()
         if missing:
             # Metrics and figures are made again when there are new explanations.
             (config.out / "metrics.json").unlink(missing_ok=True)
             with step(track, "preparing methods"):
                 fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
                 bundle = WorkerPayload.of(bench, tasks.tasks, fitted, config.device, pixel=config.pixel)
-            _explain(made, missing, bundle, config, bench.data, track)
-        if not _measured(made):
-            _finish(made, bench, track)
-    return made
+            _explain(run_folder, missing, bundle, config, bench.data, track)
+        if not _measured(run_folder):
+            _finish(run_folder, bench, track)
+    return run_folder
 
 
 def _refuse_inside(config: RunConfig) -> None:
@@ -147,8 +147,8 @@ def _record(
     logits = bench.encodings.logits.numpy()
     doubts = _doubts(bench.classifier.preprocess, logits, bench.data.labels())
     if bench.encodings.aux is not None:
-        some = range(0, len(bench.data), -(-len(bench.data) // 100))
-        bench.explainer.note_familiarity(bench.encodings.aux[list(some)])
+        sample = range(0, len(bench.data), -(-len(bench.data) // 100))
+        bench.explainer.note_familiarity(bench.encodings.aux[list(sample)])
     # A mistake is explained towards the true class, everything else away from it.
     mistakes = sum(bench.data.label(task.query) == task.target for task in tasks.tasks)
     return {
@@ -187,24 +187,24 @@ def _doubts(preprocess: Preprocess, logits: NDArray[Any], labels: NDArray[Any]) 
     return [text for text in (assumption(preprocess), few_right(right, len(labels))) if text]
 
 
-def _store_confusion(made: Run, bench: RunContext) -> None:
+def _store_confusion(run: Run, bench: RunContext) -> None:
     """Write what the model takes for what, also into the folder of a run that was made before this was stored."""
-    path = made.folder / CONFUSION
+    path = run.folder / CONFUSION
     if not path.exists():
         confusion = Confusion.of(bench.encodings.logits, bench.data.labels(), bench.data.classes)
         write_json(path, confusion.record(), place="out", resumes=True)
 
 
 def _explain(
-    made: Run, missing: list[Shard], bundle: WorkerPayload, config: RunConfig, data: Dataset, track: Track
+    run: Run, missing: list[Shard], bundle: WorkerPayload, config: RunConfig, data: Dataset, track: Track
 ) -> None:
-    every = sum(len(shard) for shard in made.shards())
+    every = sum(len(shard) for shard in run.shards())
     done = every - sum(len(shard) for shard in missing)
     with closing(_execute(bundle, missing, config)) as results:
         sizes: dict[str, Any] = {"total": every, "done": done, "size": lambda result: len(result[0])}
-        for shard, found in tracked(results, "explanations", track, **sizes):
-            mine = bundle.tasks[shard.start : shard.stop]
-            made.write(shard, mine, found, [data.image_name(task.query) for task in mine])
+        for shard, counterfactuals in tracked(results, "explanations", track, **sizes):
+            tasks = bundle.tasks[shard.start : shard.stop]
+            run.write(shard, tasks, counterfactuals, [data.image_name(task.query) for task in tasks])
 
 
 def _fitted(method: Method, bench: RunContext, seed: int) -> Method:
@@ -224,31 +224,31 @@ def _execute(bundle: WorkerPayload, shards: list[Shard], config: RunConfig) -> G
         yield from explain_here(bundle, shards, config.workers)
 
 
-def _measured(made: Run) -> bool:
+def _measured(run: Run) -> bool:
     """Tell whether every metric there is has been computed."""
-    path = made.folder / "metrics.json"
-    return path.exists() and all(set(METRICS.names()) <= set(found) for found in read_json(path).values())
+    path = run.folder / "metrics.json"
+    return path.exists() and all(set(METRICS.names()) <= set(of_method) for of_method in read_json(path).values())
 
 
-def _metrics_bar(made: Run, track: Track) -> AbstractContextManager[Advance]:
+def _metrics_bar(run: Run, track: Track) -> AbstractContextManager[Advance]:
     # Intervals and figures of a method take as long as many explanations: they count, too.
-    return track("metrics and figures", len(made.methods) * (made.record["tasks"] + 2))
+    return track("metrics and figures", len(run.methods) * (run.record["tasks"] + 2))
 
 
-def _finish(made: Run, bench: RunContext, track: Track) -> None:
+def _finish(run: Run, bench: RunContext, track: Track) -> None:
     """Write figures, then metrics, which say that everything is there."""
     scores: dict[str, dict[str, Score]] = {}
-    drawn = made.folder / "figures"
-    with _metrics_bar(made, track) as advance:
-        for method in made.methods:
-            rows, explained = [], list(made.explained(method).values())
+    folder = run.folder / "figures"
+    with _metrics_bar(run, track) as advance:
+        for method in run.methods:
+            rows, explained = [], list(run.explained(method).values())
             for task, cf in explained:
                 rows.append((cf, bench.facts.evidence(task, cf.query_class)))
                 advance(1)
             scores[method] = score_all(rows, resamples=RESAMPLES)
             advance(1)
-            figures.draw_examples(explained, bench, drawn / f"{method}.png")
+            figures.draw_examples(explained, bench, folder / f"{method}.png")
             advance(1)
-        figures.draw_metrics(scores, drawn / "metrics.png")
-        content = {m: {name: asdict(score) for name, score in found.items()} for m, found in scores.items()}
-        write_json(made.folder / "metrics.json", content, place="out", resumes=True)
+        figures.draw_metrics(scores, folder / "metrics.png")
+        content = {m: {name: asdict(score) for name, score in of_method.items()} for m, of_method in scores.items()}
+        write_json(run.folder / "metrics.json", content, place="out", resumes=True)

@@ -33,21 +33,21 @@ class SourceFile:
 def sources_of(names: Iterable[str]) -> tuple[SourceFile, ...]:
     """Return the modules that are not installed, with all that were imported from the same folders."""
     folders = {_top(name, path) for name in names if (path := _own_file(name)) is not None}
-    found = []
+    files = []
     for name in sorted(sys.modules):
         path = _own_file(name) if folders else None
         if path is not None and not folders.isdisjoint(path.parents):
             try:
-                found.append(SourceFile(name, str(path), path.read_text("utf-8"), path.name == "__init__.py"))
+                files.append(SourceFile(name, str(path), path.read_text("utf-8"), path.name == "__init__.py"))
             except (OSError, UnicodeDecodeError):  # not needed, or missed where it is imported
                 continue
-    return tuple(found)
+    return tuple(files)
 
 
 def provide(sources: Sequence[SourceFile]) -> None:
     """Let modules be imported from their text, in this process, where they are found nowhere else."""
-    known = {source.name for finder in sys.meta_path if isinstance(finder, _Finder) for source in finder.sources}
-    new = [source for source in sources if source.name not in known]
+    provided = {source.name for finder in sys.meta_path if isinstance(finder, _Finder) for source in finder.sources}
+    new = [source for source in sources if source.name not in provided]
     if new:
         sys.meta_path.append(_Finder(new))
 

@@ -136,19 +136,21 @@ def explain_task(
     `parts` gives what the cells of an image hold, for methods that ask; `pictures` what the model sees of it, for the
     pixel check, which is made if they are given.
     """
-    donors = task.distractors[: method.distractors]
-    told: dict[str, Any] = {}
+    indices = task.distractors[: method.distractors]
+    annotations: dict[str, Any] = {}
     if method.wants_parts:
         if parts is None:
             raise SettingError(f"{method!r} must be told which parts the cells hold.", "Pass facts.")
-        told = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in donors]}
+        annotations = {"query_parts": parts(task.query), "distractor_parts": [parts(k) for k in indices]}
     # Distractors were checked when the tasks were planned.
-    query, others = features.select([task.query]), features.select(donors)
+    query, others = features.select([task.query]), features.select(indices)
     if pictures is None:
-        return explainer.explain(query, others, task.target, method=method, keep_misclassified=True, **told)
+        return explainer.explain(query, others, task.target, method=method, keep_misclassified=True, **annotations)
     query = replace(query, pictures=[pictures(task.query)])
-    others = replace(others, pictures=[pictures(k) for k in donors])
-    cf = explainer.explain(query, others, task.target, method=method, keep_misclassified=True, pixel=True, **told)
+    others = replace(others, pictures=[pictures(k) for k in indices])
+    cf = explainer.explain(
+        query, others, task.target, method=method, keep_misclassified=True, pixel=True, **annotations
+    )
     return replace(cf, pictures=None)  # it goes back to another process
 
 
@@ -168,12 +170,14 @@ class AnnotationCache:
         """Return the parts with a keypoint in each cell of an image; empty sets if it has no annotations."""
         return self[index].keypoints or (frozenset[str](),) * self.grid.cells
 
-    def evidence(self, task: Task, said: int | None = None) -> Evidence:
+    def evidence(self, task: Task, predicted: int | None = None) -> Evidence:
         """Return what is known about the images of a task; `said` is what the model says of its query.
 
         The two classes that differ are the query's own and the target; where these are one, because a mistake is
         explained towards the true class, the class that the model took it for and the target.
         """
         own = self.data.label(task.query)
-        differing = self.data.differing_parts(said if own == task.target and said is not None else own, task.target)
+        differing = self.data.differing_parts(
+            predicted if own == task.target and predicted is not None else own, task.target
+        )
         return Evidence(self[task.query], [self[k] for k in task.distractors], differing)

@@ -51,10 +51,10 @@ class _Worker:
     def __init__(self) -> None:
         # Spawned, not forked: a copy of a process in which torch already has threads may hang.
         context = mp.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.pipe, worker_end = context.Pipe()
+        self.process = context.Process(target=_serve, args=(worker_end,), daemon=True)
         self.process.start()
-        theirs.close()  # or we would never see it closed
+        worker_end.close()  # or we would never see it closed
         self.shard: Shard | None = None
         self.ready = False
 

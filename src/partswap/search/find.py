@@ -76,7 +76,7 @@ def find_counterfactual(
     -------
     Counterfactual
         With ``flipped = False`` if `max_edits` was reached, or candidates ran out, first; or if, with `patience`, the
-        target seems out of reach (``source["gave_up"]`` says why, ``source["advice"]`` what may help).
+        target seems out of reach (``source.gave_up`` says why, ``source.advice`` what may help).
 
     Examples
     --------

@@ -15,7 +15,8 @@ from partswap.errors import ClassIndexError, MemoryBudgetError, NoDistractorsErr
 from partswap.evaluators import HeadPlan, SwapEvaluator
 from partswap.grid import FeatureGrids, GridShape, check_grid, resize_grid
 from partswap.models.names import class_index
-from partswap.results.counterfactual import Counterfactual, Edit, Provenance, Step
+from partswap.results.counterfactual import Counterfactual, Edit, Step
+from partswap.results.provenance import ResultContext
 from partswap.search.cache import SearchCache
 from partswap.search.semantic import (
     centered,
@@ -56,7 +57,7 @@ class Problem:
     auxiliary_tau: float | None = None  #: the auxiliary's own temperature, None if it has none
     query_parts: CellParts | None = None  #: the parts that the ``h*w`` cells hold, for methods that want to know
     distractor_parts: CellParts | None = None  #: those of the ``n*h*w`` cells
-    about: Provenance = field(default_factory=Provenance)  #: what the result should tell of the images and the model
+    about: ResultContext = field(default_factory=ResultContext)  #: what the result says of the images and the model
     context: Tensor | None = None  #: what the head needs besides the query's cells, ``(1, tokens, d)``
     #: returns which sets of edits are accepted, as by the pixel check; a search over sets prefers those (see `beam`)
     judge: Callable[[Sequence[Sequence[tuple[int, int]]]], Sequence[object]] | None = None
@@ -181,7 +182,7 @@ class Problem:
 
         return make() if self.cache is None else self.cache.evaluator((head, memory_mb), make)
 
-    def with_first_distractors(self, count: int, about: Provenance) -> Problem:
+    def with_first_distractors(self, count: int, about: ResultContext) -> Problem:
         """Return the problem with its first distractors only; evaluators of the two share what they compute."""
         cells = self.shape.cells * count
         return replace(
@@ -212,7 +213,7 @@ class Problem:
             before=before,
             trace=trace,
             flipped=bool(trace) and trace[-1].predicted == target,
-            source=self.about.source((before, *trace), target, **source),
+            source=self.about.result_provenance((before, *trace), target, **source),
             pictures=self.about.pictures,
             **search,
         )

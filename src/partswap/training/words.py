@@ -20,12 +20,12 @@ from partswap.data.base import Dataset
 from partswap.errors import SettingError
 from partswap.explainer.explainer import Explainer
 from partswap.features.encode import classifier_features
-from partswap.metrics.bootstrap import TAILS
 from partswap.models.checkpoints import Classifier
 from partswap.models.fingerprint import weights_digest
 from partswap.models.names import normalize_name, placeholder_names
 from partswap.models.precision import device_of
 from partswap.training.session import finish, load_if_finished
+from partswap.utils.estimates import TAILS
 from partswap.utils.files import locked, make_folder, write_json
 from partswap.utils.progress import Track, no_progress, step, tracked
 from partswap.words.linear import LinearHead, fit_linear_head, own_linear_head

@@ -59,11 +59,11 @@ def decompose(weights: ArrayLike, basis: ArrayLike, most: int | None = None) -> 
     alpha, left = np.zeros(len(q)), total
     while len(chosen) < (len(usable) if most is None else min(most, len(usable))):
         tried = [(*nnls(rows[:, [*chosen, t]], inside), t) for t in usable if t not in chosen]
-        fitted, rest, best = min(tried, key=lambda one: (one[1], one[2]))
+        fitted, rest, best = min(tried, key=lambda candidate: (candidate[1], candidate[2]))
         if left - (outside + rest**2) <= LEAST * total:
             break
         chosen, left = [*chosen, best], outside + rest**2
         alpha = np.zeros(len(q))
         alpha[chosen] = fitted / lengths[chosen]
-    kept = tuple(t for t in chosen if alpha[t] > 0)  # a later one may have taken the place of an earlier one
-    return Decomposition(alpha, w - alpha @ q, kept, 1 - left / total if total else 0.0)
+    positive = tuple(t for t in chosen if alpha[t] > 0)  # a later one may have taken the place of an earlier one
+    return Decomposition(alpha, w - alpha @ q, positive, 1 - left / total if total else 0.0)

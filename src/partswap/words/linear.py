@@ -41,10 +41,10 @@ def own_linear_head(cut: Cut) -> LinearHead | None:
     weights = (torch.stack(rest) - bias).T
     generator = torch.Generator().manual_seed(0)
     grids = torch.randn(8, cut.channels, *cut.grid, generator=generator)
-    said = cut.head(grids.to(device)).cpu()
+    logits_of_head = cut.head(grids.to(device)).cpu()
     expected = grids.mean((2, 3)) @ weights.T + bias
-    scale = float(said.abs().max())
-    close = bool((said - expected).abs().max() <= 1e-3 * max(scale, 1e-6))
+    scale = float(logits_of_head.abs().max())
+    close = bool((logits_of_head - expected).abs().max() <= 1e-3 * max(scale, 1e-6))
     return LinearHead(weights.contiguous(), bias) if close else None
 
 
@@ -60,11 +60,13 @@ def fit_linear_head(pooled: Tensor, logits: Tensor, *, held_out: tuple[Tensor, T
     """
     from sklearn.linear_model import LogisticRegression
 
-    said = logits.argmax(1).numpy()
-    if len(set(said.tolist())) < 2:
+    predicted = logits.argmax(1).numpy()
+    if len(set(predicted.tolist())) < 2:
         raise SettingError("the model says one class of all images.", "Use images of several classes.")
     mean, spread = pooled.mean(0), pooled.std(0).clamp(min=1e-6)
-    fitted = LogisticRegression(C=1.0, max_iter=500, random_state=seed).fit(((pooled - mean) / spread).numpy(), said)
+    fitted = LogisticRegression(C=1.0, max_iter=500, random_state=seed).fit(
+        ((pooled - mean) / spread).numpy(), predicted
+    )
     coefficients = torch.from_numpy(fitted.coef_).float() / spread
     offsets = torch.from_numpy(fitted.intercept_).float() - coefficients @ mean
     if len(fitted.classes_) == 2:  # one row for two classes
@@ -75,6 +77,6 @@ def fit_linear_head(pooled: Tensor, logits: Tensor, *, held_out: tuple[Tensor, T
     weights, bias = torch.zeros(logits.shape[1], pooled.shape[1]), torch.full((logits.shape[1],), float("-inf"))
     at = torch.from_numpy(fitted.classes_)
     weights[at], bias[at] = coefficients, offsets
-    features, theirs = held_out
-    agree = ((features @ weights.T + bias).argmax(1) == theirs.argmax(1)).float().mean()
+    features, held_out_logits = held_out
+    agree = ((features @ weights.T + bias).argmax(1) == held_out_logits.argmax(1)).float().mean()
     return LinearHead(weights, bias, float(agree))

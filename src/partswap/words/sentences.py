@@ -32,11 +32,11 @@ def reason(query: str, target: str, kind: str, own: str | None, other: str | Non
     )
 
 
-def different_parts(mine: Sequence[str], theirs: Sequence[str]) -> str:
+def different_parts(query_parts: Sequence[str], distractor_parts: Sequence[str]) -> str:
     """Return that the two regions show different parts, or none with a name."""
-    if not mine or not theirs:
+    if not query_parts or not distractor_parts:
         return NO_PARTS
-    return OTHER_PARTS.format(mine=mine[0], theirs=theirs[0])
+    return OTHER_PARTS.format(mine=query_parts[0], theirs=distractor_parts[0])
 
 
 def no_attributes(parts: Sequence[str]) -> str:

@@ -27,29 +27,29 @@ def vocabulary(attributes: Attributes | None, parts: Collection[str]) -> Vocabul
         raise SettingError(
             "the data set has no attributes.", "Use cub or aviary, or give a folder an attributes.csv (docs/words.md)."
         )
-    known = {merge_sides(part) for part in parts}
+    merged = {merge_sides(part) for part in parts}
     about = {meaning.part for meaning in attributes.meanings} - {None}
-    if not about & known:
+    if not about & merged:
         raise SettingError(
-            f"no attribute is about a part that is told (attributes: {_some(about)}; told: {_some(known)}).",
+            f"no attribute is about a part that is told (attributes: {_some(about)}; told: {_some(merged)}).",
             "Use a detector or named clusters of these parts, or name the parts of the attributes alike.",
         )
     has = attributes.present()
-    kept, left_out = [], []
+    columns, left_out = [], []
     for column, (name, meaning) in enumerate(zip(attributes.names, attributes.meanings, strict=True)):
         count = int(has[:, column].sum())
-        if meaning.part not in known:
+        if meaning.part not in merged:
             left_out.append({"name": name, "why": "of no part" if meaning.part is None else "of a part nobody tells"})
         elif not 0 < count < len(has):
             left_out.append({"name": name, "why": "no class has it" if not count else "every class has it"})
         else:
-            kept.append(column)
-    if not kept:
+            columns.append(column)
+    if not columns:
         raise SettingError(
             "no attribute of these parts is had by some classes and not by others.", "Use a table with differences."
         )
-    names, meanings = [attributes.names[k] for k in kept], [attributes.meanings[k] for k in kept]
-    return Vocabulary(kept, names, meanings, left_out)
+    names, meanings = [attributes.names[k] for k in columns], [attributes.meanings[k] for k in columns]
+    return Vocabulary(columns, names, meanings, left_out)
 
 
 def _some(words: Collection[str | None]) -> str:

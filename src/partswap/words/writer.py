@@ -100,32 +100,32 @@ class WordsWriter:
 
     def check(self, cut: Cut, model: nn.Module, class_names: Sequence[str] | None) -> None:
         """Raise an error unless these attributes are of this classifier, cut there."""
-        mine = self.model
-        if weights_digest(model) != mine.weights:
+        attribute_model = self.model
+        if weights_digest(model) != attribute_model.weights:
             raise SettingError(
                 "the attributes were learned from another classifier, or from other weights of it.",
                 "Train them for this one: partswap train words.",
             )
-        if cut.layer != mine.layer and not self._same_place(cut):
+        if cut.layer != attribute_model.layer and not self._same_place(cut):
             raise SettingError(
-                f"the attributes were learned at layer {mine.layer!r}, the model is cut at {cut.layer!r}.",
-                f"Cut it there: {{layer}} {mine.layer}.",
+                f"the attributes were learned at layer {attribute_model.layer!r}, the model is cut at {cut.layer!r}.",
+                f"Cut it there: {{layer}} {attribute_model.layer}.",
             )
-        known = [normalize_name(name) for name in class_names or ()]
+        names = [normalize_name(name) for name in class_names or ()]
         if (
-            known
-            and mine.classes != placeholder_names(len(mine.classes))
-            and known != [normalize_name(name) for name in mine.classes]
+            names
+            and attribute_model.classes != placeholder_names(len(attribute_model.classes))
+            and names != [normalize_name(name) for name in attribute_model.classes]
         ):
             raise SettingError("the attributes were learned with other names of classes.", "Train them again.")
 
     def _same_place(self, cut: Cut) -> bool:
         """Tell whether a layer of another name is the same place (a stage and its last block): the same linear head."""
-        known = self.model.model.classes
-        if self.model.agreement is not None or (cut.classes, cut.channels) != tuple(known.shape):
+        classes = self.model.model.classes
+        if self.model.agreement is not None or (cut.classes, cut.channels) != tuple(classes.shape):
             return False
         head = own_linear_head(cut)
-        return head is not None and torch.allclose(head.weights, known.cpu(), atol=1e-4)
+        return head is not None and torch.allclose(head.weights, classes.cpu(), atol=1e-4)
 
     def tell(
         self, cf: Counterfactual, query: EncodedImages, donors: EncodedImages, parts: CellParts | None = None
@@ -143,41 +143,43 @@ class WordsWriter:
             used = sorted({edit.distractor_image for edit in cf.edits})
             read = self.reader.of_images([query.pictures[0], *(donors.pictures[k] for k in used)], cf.grid)
             nothing: list[Shown] = [()] * cf.grid.cells
-            theirs = dict(zip(used, read[1:], strict=True))
-            parts = CellParts(read[0], [theirs.get(k, nothing) for k in range(len(donors))])
+            cells_of = dict(zip(used, read[1:], strict=True))
+            parts = CellParts(read[0], [cells_of.get(k, nothing) for k in range(len(donors))])
         return replace(cf, words=self.words(cf, query.grids[0], donors.grids, parts))
 
     def words(self, cf: Counterfactual, query: Tensor, donors: Tensor, parts: CellParts) -> Words:
         """Return the words of a counterfactual, from grids ``(d, h, w)`` and ``(n, d, h, w)``."""
-        shown = [shown_by(edit, parts) for edit in cf.edits]
-        common = shared_parts(shown, annotated=parts.annotated)
-        every = [tuple(dict.fromkeys(part for pair in shown for part in pair[side])) for side in (0, 1)]
+        parts_shown = [shown_by(edit, parts) for edit in cf.edits]
+        common = shared_parts(parts_shown, annotated=parts.annotated)
+        every = [tuple(dict.fromkeys(part for pair in parts_shown for part in pair[side])) for side in (0, 1)]
         empty = Words("", None, every[0], every[1], (), (), 0.0, 1.0, self.model.agreement)
         if not common:
             return replace(empty, sentence=sentences.different_parts(*every), withheld="parts")
-        found = self.reading(cf.query_class, cf.target, moved(cf.edits, query, donors), frozenset(common))
+        reading = self.reading(cf.query_class, cf.target, moved(cf.edits, query, donors), frozenset(common))
         used = sorted({edit.distractor_image for edit in cf.edits})
         own, other = self.sees(query), self.sees(donors[used].mean(0))
-        seen = [(own if found.toward[k] < 0 else other)[column] for k, column in enumerate(found.columns)]
-        helping = [k for k in range(len(found.columns)) if found.carried[k] > 0 and seen[k]]
-        size = found.size or 1.0
-        residual = abs(found.residual) / size
+        seen = [(own if reading.toward[k] < 0 else other)[column] for k, column in enumerate(reading.columns)]
+        helping = [k for k in range(len(reading.columns)) if reading.carried[k] > 0 and seen[k]]
+        size = reading.size or 1.0
+        residual = abs(reading.residual) / size
         kinds: dict[str, list[int]] = {}
-        for k in sorted(helping, key=lambda k: -found.carried[k]):
-            kinds.setdefault(self.meanings[found.columns[k]].kind, []).append(k)
-        shares = {kind: float(found.carried[which].sum()) / size for kind, which in kinds.items()}
+        for k in sorted(helping, key=lambda k: -reading.carried[k]):
+            kinds.setdefault(self.meanings[reading.columns[k]].kind, []).append(k)
+        shares = {kind: float(reading.carried[which].sum()) / size for kind, which in kinds.items()}
         best = max(shares, key=lambda kind: shares[kind], default=None)
         share = 0.0 if best is None else shares[best]
-        known = replace(empty, changes=self._changes(found), share=share, residual=residual)
+        measured = replace(empty, changes=self._changes(reading), share=share, residual=residual)
         if residual > MOSTLY_RESIDUAL:
-            return replace(known, sentence=sentences.residual(common), withheld="residual")
+            return replace(measured, sentence=sentences.residual(common), withheld="residual")
         if best is None or share < STANDS_OUT:
-            return replace(known, sentence=sentences.no_attributes(common), withheld="attributes")
-        stated = self._stated(found, kinds[best])
-        mine, theirs = (next((c.value for c in stated if sign * c.change > 0), None) for sign in (-1, 1))
-        text = sentences.reason(cf.class_name(cf.query_class), cf.class_name(cf.target), best, mine, theirs, share)
-        text += "" if known.agreement is None else sentences.stand_in(known.agreement)
-        return replace(known, sentence=text, stated=stated)
+            return replace(measured, sentence=sentences.no_attributes(common), withheld="attributes")
+        stated = self._stated(reading, kinds[best])
+        query_value, target_value = (next((c.value for c in stated if sign * c.change > 0), None) for sign in (-1, 1))
+        text = sentences.reason(
+            cf.class_name(cf.query_class), cf.class_name(cf.target), best, query_value, target_value, share
+        )
+        text += "" if measured.agreement is None else sentences.stand_in(measured.agreement)
+        return replace(measured, sentence=text, stated=stated)
 
     @torch.no_grad()
     def sees(self, grid: Tensor) -> list[bool]:
@@ -199,10 +201,10 @@ class WordsWriter:
 
         `before` and `after` are the pooled features ``(d,)`` of the query and of its edited grid.
         """
-        columns, mine = self._one(query_class, parts)
-        _, theirs = self._one(target, parts)
+        columns, query_scores = self._one(query_class, parts)
+        _, target_scores = self._one(target, parts)
         rows = self._basis[list(columns)]
-        return columns, theirs * (rows @ after) - mine * (rows @ before) if columns else np.zeros(0)
+        return columns, target_scores * (rows @ after) - query_scores * (rows @ before) if columns else np.zeros(0)
 
     def columns(self, parts: frozenset[str]) -> tuple[int, ...]:
         """Return the numbers of the attributes of some parts."""
@@ -217,8 +219,8 @@ class WordsWriter:
         rows, seen = self._basis[list(columns)], self._basis_seen[list(columns)]
         # An attribute may speak for either class: with its sign, or against it.
         wanted = self._classes_seen[target] - self._classes_seen[query_class]
-        found = decompose(wanted, np.concatenate([seen, -seen]), TERMS)
-        beta = found.alpha[: len(columns)] - found.alpha[len(columns) :]
+        decomposition = decompose(wanted, np.concatenate([seen, -seen]), TERMS)
+        beta = decomposition.alpha[: len(columns)] - decomposition.alpha[len(columns) :]
         return columns, beta, margin - beta @ rows
 
     def _decomposed_class(self, which: int, parts: frozenset[str]) -> tuple[tuple[int, ...], NDArray[np.float64]]:
@@ -227,21 +229,21 @@ class WordsWriter:
             return columns, np.zeros(0)
         return columns, decompose(self._classes[which], self._basis[list(columns)], PAPER_TERMS).alpha
 
-    def _changes(self, found: Reading) -> tuple[AttributeChange, ...]:
-        helping = [k for k in np.argsort(-found.carried, kind="stable").tolist() if found.carried[k] > 0]
-        return tuple(self._change(found, k) for k in helping[:KEPT])
+    def _changes(self, reading: Reading) -> tuple[AttributeChange, ...]:
+        helping = [k for k in np.argsort(-reading.carried, kind="stable").tolist() if reading.carried[k] > 0]
+        return tuple(self._change(reading, k) for k in helping[:KEPT])
 
-    def _change(self, found: Reading, k: int) -> AttributeChange:
-        column = found.columns[k]
+    def _change(self, reading: Reading, k: int) -> AttributeChange:
+        column = reading.columns[k]
         part, kind, value = self.meanings[column]
-        change = float(found.carried[k] * np.sign(found.toward[k]))
+        change = float(reading.carried[k] * np.sign(reading.toward[k]))
         return AttributeChange(self.model.attributes[column]["name"], part or "", kind, value, change)
 
-    def _stated(self, found: Reading, which: Sequence[int]) -> tuple[AttributeChange, ...]:
+    def _stated(self, reading: Reading, which: Sequence[int]) -> tuple[AttributeChange, ...]:
         """Return what is said of a property: the value that carries most, and one of the other class that says much."""
-        first, least = which[0], SECOND * found.carried[which[0]]
-        others = [k for k in which if found.toward[k] * found.toward[first] < 0 and found.carried[k] >= least]
-        return tuple(self._change(found, k) for k in (first, *others[:1]))
+        first, least = which[0], SECOND * reading.carried[which[0]]
+        others = [k for k in which if reading.toward[k] * reading.toward[first] < 0 and reading.carried[k] >= least]
+        return tuple(self._change(reading, k) for k in (first, *others[:1]))
 
 
 def open_words_writer(folder: str | Path, parts: str | Path | None = None) -> WordsWriter:
@@ -259,8 +261,8 @@ def span(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def annotated_parts(query: Sequence[Iterable[str]], distractors: Sequence[Sequence[Iterable[str]]]) -> CellParts:
     """Return what cells show by annotations, left and right as one."""
-    found = [[tuple(sorted({merge_sides(p) for p in cell})) for cell in image] for image in (query, *distractors)]
-    return CellParts(found[0], found[1:], annotated=True)
+    merged = [[tuple(sorted({merge_sides(p) for p in cell})) for cell in image] for image in (query, *distractors)]
+    return CellParts(merged[0], merged[1:], annotated=True)
 
 
 def shown_by(edit: Edit, parts: CellParts) -> tuple[Shown, Shown]:
@@ -268,24 +270,24 @@ def shown_by(edit: Edit, parts: CellParts) -> tuple[Shown, Shown]:
     return parts.query[edit.query_cell], parts.distractors[edit.distractor_image][edit.image_cell]
 
 
-def shared_parts(shown: Sequence[tuple[Shown, Shown]], *, annotated: bool = False) -> tuple[str, ...]:
+def shared_parts(parts_shown: Sequence[tuple[Shown, Shown]], *, annotated: bool = False) -> tuple[str, ...]:
     """Return the parts that both cells of an edit show, of all edits, in order.
 
     Unless people annotated them, the surest part of one cell must be among those of the other: with three parts a cell,
     some overlap is chance.
     """
-    found: list[str] = []
-    for mine, theirs in shown:
-        if annotated or (mine and theirs and (mine[0] in theirs or theirs[0] in mine)):
-            found += [part for part in mine if part in theirs]
-    return tuple(dict.fromkeys(found))
+    shared: list[str] = []
+    for of_query, of_distractor in parts_shown:
+        if annotated or (of_query and of_distractor and (of_query[0] in of_distractor or of_distractor[0] in of_query)):
+            shared += [part for part in of_query if part in of_distractor]
+    return tuple(dict.fromkeys(shared))
 
 
 def moved(edits: Sequence[Edit], query: Tensor, donors: Tensor) -> NDArray[np.float64]:
     """Return by how much edits move the pooled features of a grid, ``(d,)``."""
-    mine, theirs = query.cpu().double().flatten(1), donors.cpu().double().flatten(2)
-    cells = mine.shape[1]
-    delta = torch.zeros(len(mine), dtype=torch.float64)
+    query_cells, distractor_cells = query.cpu().double().flatten(1), donors.cpu().double().flatten(2)
+    cells = query_cells.shape[1]
+    delta = torch.zeros(len(query_cells), dtype=torch.float64)
     for edit in edits:
-        delta += theirs[edit.distractor_image, :, edit.image_cell] - mine[:, edit.query_cell]
+        delta += distractor_cells[edit.distractor_image, :, edit.image_cell] - query_cells[:, edit.query_cell]
     return np.asarray((delta / cells).numpy(), np.float64)

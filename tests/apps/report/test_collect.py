@@ -50,7 +50,7 @@ def test_everything_that_was_found_is_in_it(collected, whole_run):
                 cf.class_name(cf.query_class),
                 cf.class_name(cf.target),
             )
-            assert record["p"] == pytest.approx([step.probability for step in (cf.before, *cf.trace)], abs=1e-5)
+            assert record["p"] == pytest.approx([step.target_probability for step in (cf.before, *cf.trace)], abs=1e-5)
             assert [e[0] for e in record["edits"]] == [e.query_cell for e in cf.edits]
             assert len(record["parts"]) == len(cf)
     assert collected.notices == []

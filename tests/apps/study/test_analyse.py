@@ -58,11 +58,11 @@ def found_in(rows: list[dict], rules: ExclusionRules = ExclusionRules(), methods
 def test_a_difference_that_is_there_is_found():
     found = found_in(rows_of({"partswap": 0.85, "goyal": 0.7}, people=60))
     gap = found.differences["random", "goyal"]
-    assert gap.mean == pytest.approx(0.15, abs=0.04)
-    assert gap.low > 0
+    assert gap.lead.mean == pytest.approx(0.15, abs=0.04)
+    assert gap.lead.low > 0
     assert gap.p < 0.01
     ours = found.accuracy["random", "partswap"]
-    assert ours.low < ours.mean < ours.high
+    assert ours.share.low < ours.share.mean < ours.share.high
     assert found.people == 60
     assert (ours.learning_s, ours.answer_s, ours.before) == (1.5, 1.5, 0.0)
 
@@ -75,7 +75,7 @@ def test_no_difference_is_seldom_found_and_intervals_hold(monkeypatch):
         found = found_in(rows_of({"partswap": 0.75, "goyal": 0.75}, people=20, pairs=12, seed=seed))
         small += found.differences["random", "goyal"].p < 0.05
         gap = found.differences["random", "goyal"]
-        covered += gap.low <= 0 <= gap.high
+        covered += gap.lead.low <= 0 <= gap.lead.high
     assert small <= 8  # 3 are expected
     assert covered >= 52  # 57 are expected
 
@@ -112,7 +112,7 @@ def test_simulated_answers_never_count_beside_peoples():
         row["participant"] += 1000
     both = found_in(people + simulated)
     assert not both.simulated
-    assert both.accuracy["random", "partswap"].mean > 0.8
+    assert both.accuracy["random", "partswap"].share.mean > 0.8
     assert "imulated" not in paragraph(both)
     alone = found_in(simulated)
     assert alone.simulated

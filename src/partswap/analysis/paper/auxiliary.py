@@ -6,9 +6,9 @@ import re
 
 from partswap.analysis.clustering import cluster_parts, draw_clusters
 from partswap.analysis.paper.context import TABLES, Result, TableContext, cell
-from partswap.analysis.tables import Cell, ResultTable
 from partswap.models.auxiliaries import AuxiliaryChoice
 from partswap.utils.progress import tracked
+from partswap.utils.tables import Cell, ResultTable
 
 CLUSTERS = (15, 50, 250)
 #: What the auxiliary learned from.
@@ -68,5 +68,5 @@ def auxiliary(lab: TableContext) -> Result:
 
 def picture_name(choice: AuxiliaryChoice) -> str:
     """Return the name of the file of an auxiliary's clusters; a trained auxiliary is named by its folder."""
-    told = "-".join(["clusters", choice.name, *([choice.layer] if choice.layer else [])])
-    return re.sub(r"[^\w.+-]+", "-", told)
+    name = "-".join(["clusters", choice.name, *([choice.layer] if choice.layer else [])])
+    return re.sub(r"[^\w.+-]+", "-", name)

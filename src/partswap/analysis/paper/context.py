@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from partswap.analysis.tables import Cell, Measured, ResultTable
 from partswap.data.base import digest
 from partswap.errors import SettingError
 from partswap.metrics import METRICS, Score
@@ -23,6 +22,7 @@ from partswap.search import METHODS
 from partswap.utils.files import read_json, write_with
 from partswap.utils.progress import Track, no_progress
 from partswap.utils.registry import Registry
+from partswap.utils.tables import Cell, ResultTable
 
 #: The three methods most tables compare: name, title, settings.
 COMPARED: tuple[tuple[str, str, dict[str, float]], ...] = (
@@ -85,7 +85,7 @@ class TableContext:
     def family(self) -> str:
         """What the paper would call the classifier: ``"vgg"``, ``"resnet"``, or its own name."""
         name = self.bench.classifier.architecture.lower()
-        return next((known for known in ("vgg", "resnet") if known in name), name)
+        return next((family for family in ("vgg", "resnet") if family in name), name)
 
     @property
     def comparable(self) -> bool:
@@ -98,8 +98,8 @@ class TableContext:
 
     def scores(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Score]:
         """Return the metrics of a run of the split with one method, which is read if it was made before."""
-        found = read_json(self.run(method, settings, **changes).folder / "metrics.json")[method]
-        return {name: Score(**content) for name, content in found.items()}
+        content = read_json(self.run(method, settings, **changes).folder / "metrics.json")[method]
+        return {name: Score(**score) for name, score in content.items()}
 
     def run(self, method: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> Run:
         """Return a run of the split with one method, which is read if it was made before."""
@@ -115,7 +115,7 @@ class TableContext:
             bench = self.bench
         # Networks are told apart by their weights, not by their paths.
         networks = [bench.classifier.model, *([a.model] if (a := bench.explainer.auxiliary) else [])]
-        key = digest(config.deciding(), [model_fingerprint(network) for network in networks])
+        key = digest(config.identity_fields(), [model_fingerprint(network) for network in networks])
         return run(config.with_(out=self.runs / f"{method}-{key}"), bench=bench, track=self.track)
 
     def result(
@@ -137,7 +137,7 @@ class TableContext:
         cells = [[*row.start, *(cell(row.scores, name) for name in metrics)] for row in rows]
         if paper is not None:
             columns.append(paper)
-            cells = [[*known, row.published] for known, row in zip(cells, rows, strict=True)]
+            cells = [[*cells_of_row, row.published] for cells_of_row, row in zip(cells, rows, strict=True)]
         table = ResultTable(title, columns, cells, self.note() if note is None else note, digits=2)
         return Result(table, figures or {})
 
@@ -162,16 +162,8 @@ class TableContext:
 
 def cell(scores: Mapping[str, Score], metric: str, which: str = "all") -> Cell:
     """Return a metric as a table's cell: percentages where it is one, with its interval where there is one."""
-    score = scores[metric]
-    value = getattr(score, which)
-    if value is None:
-        return None
-    percent = METRICS.get(metric)().percent
-    factor = 100.0 if percent else 1.0
-    bounds = getattr(score, f"{which}_interval")
-    if bounds is None:
-        return factor * float(value)
-    return Measured(factor * value, factor * bounds[0], factor * bounds[1], 1 if percent else None)
+    estimate = scores[metric].estimate(which)
+    return estimate.scaled(100.0, digits=1) if METRICS.get(metric)().percent else estimate
 
 
 def make_table(name: str, lab: TableContext) -> Result:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from partswap.analysis.paper.context import TABLES, Result, TableContext
-from partswap.analysis.tables import Cell, ResultTable
 from partswap.evaluators.costs import module_macs
 from partswap.grid import FeatureGrids
 from partswap.search.screening import screen_size, screened_macs
+from partswap.utils.tables import Cell, ResultTable
 
 #: The paper's own figures for VGG-16, one distractor, in 1e9.
 PUBLISHED = {"every candidate, the whole head": 318.8, "with the 10 % prefilter": 59.6, "semantic term": 8.2}
@@ -31,13 +31,13 @@ def cost(lab: TableContext) -> Result:
         candidates = count * cells * cells
         donors = grids.values.expand(count, -1, -1, -1)
         evaluator = bench.explainer.plan.evaluator(grids.values[0], donors, 2**30, grids.context)
-        one = evaluator.macs_per_candidate()
+        macs = evaluator.macs_per_candidate()
         screened = min(candidates, screen_size(evaluator, beam=1) or candidates)
         both = (1 + count) * features
         ways = {
             "every candidate, the whole head": both + candidates * whole,
             "with the 10 % prefilter": both + 0.1 * candidates * whole,
-            "partswap, every candidate, exact": both + candidates * one,
+            "partswap, every candidate, exact": both + candidates * macs,
             "partswap, screened, first edit": both + screened_macs(evaluator, whole, screened),
         }
         if auxiliary is not None:

@@ -24,10 +24,10 @@ def distractors(lab: TableContext) -> Result:
     figure = Figure(figsize=(9.6, 3.3), layout="constrained")
     axes = figure.subplots(1, len(CURVES))
     for method, title, settings, colour in METHODS:
-        found = [lab.scores(method, settings, distractors=n) for n in counts]
-        rows += [Row([title, n], scores) for n, scores in zip(counts, found, strict=True)]
+        scored = [lab.scores(method, settings, distractors=n) for n in counts]
+        rows += [Row([title, n], scores) for n, scores in zip(counts, scored, strict=True)]
         for axis, (metric, factor, label) in zip(axes, CURVES, strict=True):
-            axis.plot(counts, [factor * (s[metric].all or 0) for s in found], "o-", color=colour, label=title)
+            axis.plot(counts, [factor * (s[metric].all or 0) for s in scored], "o-", color=colour, label=title)
             axis.set(xlabel="distractors", ylabel=label)
             axis.spines[["top", "right"]].set_visible(False)
             axis.set_ylim(bottom=0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from partswap.analysis.paper.context import TABLES, Result, TableContext
-from partswap.analysis.tables import Cell, Measured, ResultTable
 from partswap.analysis.words import WordsEvaluation, WordsScore
 from partswap.errors import SettingError
-from partswap.metrics.bootstrap import Estimate
+from partswap.utils.estimates import Estimate
 from partswap.utils.progress import tracked
+from partswap.utils.tables import Cell, ResultTable
 from partswap.words.writer import open_words_writer
 
 METHODS: tuple[tuple[str, str, dict[str, float], str | None], ...] = (
@@ -29,14 +29,14 @@ def language(lab: TableContext) -> Result:
     bench, speaker = lab.bench, open_words_writer(lab.words)
     judge = WordsEvaluation(bench, speaker)
     rows: list[list[Cell]] = []
-    found: dict[str, list[WordsScore]] = {}
+    scored: dict[str, list[WordsScore]] = {}
     comparable = lab.config.data == "cub" and lab.family == "resnet"
     for method, title, settings, published in METHODS:
         explained = list(lab.run(method, settings).explained(method).values())
         for task, cf in tracked(explained, f"words of {title}", lab.track):
-            found.setdefault(method, []).append(judge.first_edit(task, cf))
-        rows.append([title, *_cells(found[method]), published if comparable else None])
-    ours = found["partswap"]
+            scored.setdefault(method, []).append(judge.first_edit(task, cf))
+        rows.append([title, *_cells(scored[method]), published if comparable else None])
+    ours = scored["partswap"]
     whole = [judge.verdict(*both) for both in lab.run("partswap").explained("partswap").values()]
     rows.append(["partswap (ours), all edits", *_cells(whole), None])
     shared = [v.words.withheld != "parts" for v in ours]
@@ -49,21 +49,21 @@ def language(lab: TableContext) -> Result:
     columns = ["best single edits", "paper's way: right", "and a common part", "right", "withheld", "right if stated"]
     columns += ["sentence true", "and seen there", "paper"]
     seen = any(v.located is not None for v in ours)
-    shown = [k for k in range(len(columns)) if (columns[k] != "and seen there" or seen) and (k < 8 or comparable)]
-    rows = [[row[k] for k in shown] for row in rows]
+    visible = [k for k in range(len(columns)) if (columns[k] != "and seen there" or seen) and (k < 8 or comparable)]
+    rows = [[row[k] for k in visible] for row in rows]
     return Result(
-        ResultTable("Words", [columns[k] for k in shown], rows, f"{lab.note()} {_note(ours, found)}", digits=1)
+        ResultTable("Words", [columns[k] for k in visible], rows, f"{lab.note()} {_note(ours, scored)}", digits=1)
     )
 
 
-def _cells(found: Sequence[WordsScore]) -> list[Cell]:
-    stated = [v for v in found if v.words.stated]
-    located = [v.located for v in found]
+def _cells(scored: Sequence[WordsScore]) -> list[Cell]:
+    stated = [v for v in scored if v.words.stated]
+    located = [v.located for v in scored]
     return [
-        _mean([v.paper for v in found]),
-        _mean([v.fair for v in found]),
-        _mean([v.right for v in found]),
-        _mean([not v.words.stated for v in found]),
+        _mean([v.paper for v in scored]),
+        _mean([v.fair for v in scored]),
+        _mean([v.right for v in scored]),
+        _mean([not v.words.stated for v in scored]),
         _mean([v.right for v in stated]),
         _mean([v.true for v in stated]),
         None if any(where is None for where in located) else _mean([bool(where) for where in located]),
@@ -71,21 +71,18 @@ def _cells(found: Sequence[WordsScore]) -> list[Cell]:
 
 
 def _mean(values: Sequence[float]) -> Cell:
-    known = Estimate.of([100.0 * value for value in values])
-    if known.mean is None:
-        return None
-    return Measured(known.mean, *(known.interval or (known.mean, known.mean)))
+    return Estimate.of([100.0 * value for value in values])
 
 
-def _note(ours: Sequence[WordsScore], found: dict[str, list[WordsScore]]) -> str:
+def _note(ours: Sequence[WordsScore], scored: dict[str, list[WordsScore]]) -> str:
     """Return what the columns are, and how far ours is ahead, with intervals over the same images."""
     ways = ("paper", "fair", "right")
     chance = [Estimate.of([100 * (float(getattr(v, way)) - v.by_chance) for v in ours]).show() for way in ways]
     ahead = [f"{', '.join(chance)} points above an attribute of the parts by chance"]
     for method in ("scout", "goyal"):
-        pairs = list(zip(ours, found[method], strict=True))
+        pairs = list(zip(ours, scored[method], strict=True))
         gains = [[100 * (float(getattr(a, way)) - float(getattr(b, way))) for a, b in pairs] for way in ways]
-        ahead.append(f"{', '.join(Estimate.of(one).show() for one in gains)} above {method}")
+        ahead.append(f"{', '.join(Estimate.of(values).show() for values in gains)} above {method}")
     return (
         "Right: the first attribute is had by exactly one of the two classes, of all explanations. The paper's way "
         "takes the attributes of all parts that either cell shows and always says something; a common part: the same, "

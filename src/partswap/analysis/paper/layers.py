@@ -17,8 +17,8 @@ def layers(lab: TableContext) -> Result:
     rows = []
     for layer, grid in places(lab):
         for method, title in (("paper", "Vandenhende et al."), ("partswap", "partswap")):
-            known = lab.family == "resnet" and method == "paper"
-            numbers = PUBLISHED.get((lab.config.data, layer)) if known else None
+            published = lab.family == "resnet" and method == "paper"
+            numbers = PUBLISHED.get((lab.config.data, layer)) if published else None
             rows.append(Row([layer, grid, title], lab.scores(method, layer=layer), numbers))
     metrics = ["near_kp", "same_kp", "edits", "flip_rate", "seconds"]
     first = ["layer", "grid", "method"]
@@ -29,11 +29,11 @@ def places(lab: TableContext) -> list[tuple[str, str]]:
     """Return the layers to compare, each with its grid."""
     cut = lab.bench.explainer.cut
     size = lab.bench.classifier.preprocess.shape
-    found = list_layers(lab.bench.classifier.model, probe=torch.randn(2, 3, *size))
-    finer = [place for place in found if place.grid.cells > cut.grid.cells]
+    layers = list_layers(lab.bench.classifier.model, probe=torch.randn(2, 3, *size))
+    finer = [place for place in layers if place.grid.cells > cut.grid.cells]
     # A layer without weights after another one of the same grid (a pooling that pools nothing) is no other place.
     weighted = {name for name, m in lab.bench.classifier.model.named_modules() if any(True for _ in m.parameters())}
-    alike = [place for place in found if place.grid == cut.grid and place.name in weighted]
+    alike = [place for place in layers if place.grid == cut.grid and place.name in weighted]
     chosen = {cut.layer: str(cut.grid)}
     for place in (*alike[-1:], *finer[-1:]):
         chosen[place.name] = str(place.grid)

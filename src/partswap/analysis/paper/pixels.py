@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from partswap.analysis.paper.context import TABLES, Result, TableContext
-from partswap.analysis.tables import Cell, Measured, ResultTable
-from partswap.metrics.bootstrap import Estimate
 from partswap.pixels.check import random_pairs
 from partswap.results.counterfactual import Counterfactual, Edit, PixelCheck
 from partswap.runs.figures import with_pictures
 from partswap.runs.tasks import Task
+from partswap.utils.estimates import Estimate
 from partswap.utils.progress import tracked
+from partswap.utils.tables import Cell, ResultTable
 
 METHODS: tuple[tuple[str, str, dict[str, float], bool], ...] = (
     ("partswap", "partswap (ours)", {}, False),
@@ -29,16 +29,16 @@ Explained = Sequence[tuple[Task, Counterfactual]]
 def pixels(lab: TableContext) -> Result:
     """Return how often the whole network says the target of the composite, against two controls."""
     rows: list[list[Cell]] = []
-    found: list[tuple[Explained, list[PixelCheck]]] = []
+    checked: list[tuple[Explained, list[PixelCheck]]] = []
     for method, title, settings, pixel in METHODS:
         explained = list(lab.run(method, settings, pixel=pixel).explained(method).values())
-        found.append((explained, _checked(lab, title, explained)))
-        rows.append([title, *_cells(found[-1][1], [len(cf) for _, cf in explained])])
-    ours = found[0][0]
+        checked.append((explained, _checked(lab, title, explained)))
+        rows.append([title, *_cells(checked[-1][1], [len(cf) for _, cf in explained])])
+    ours = checked[0][0]
     for title, cells in (("random cells, random donors", True), ("our cells, random donors", False)):
         drawn = [(task, _control(cf, lab.config.seed + k, cells=cells)) for k, (task, cf) in enumerate(ours)]
         rows.append([title, *_cells(_checked(lab, title, drawn), [len(cf) for _, cf in drawn])])
-    table = ResultTable("Edits in pixels", COLUMNS, rows, f"{lab.note()} {_note(found[0], found[1])}", digits=1)
+    table = ResultTable("Edits in pixels", COLUMNS, rows, f"{lab.note()} {_note(checked[0], checked[1])}", digits=1)
     return Result(table)
 
 
@@ -70,10 +70,7 @@ def _cells(checks: Sequence[PixelCheck], edits: Sequence[int]) -> list[Cell]:
 
 
 def _mean(values: Sequence[float], digits: int) -> Cell:
-    known = Estimate.of(values)
-    if known.mean is None:
-        return None
-    return Measured(known.mean, *(known.interval or (known.mean, known.mean)), digits)
+    return Estimate.of(values, digits=digits)
 
 
 def _note(plain: tuple[Explained, list[PixelCheck]], preferred: tuple[Explained, list[PixelCheck]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partswap.analysis.paper.context import TABLES, Result, TableContext, cell
-from partswap.analysis.tables import Cell, ResultTable
+from partswap.utils.tables import Cell, ResultTable
 
 METHODS: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("scout", "SCOUT", {}),
@@ -38,16 +38,16 @@ PUBLISHED = {
 def sota(lab: TableContext) -> Result:
     """Return the comparison with the state of the art."""
     # Ours has settings that were chosen on other images; so may the others, beside what they published.
-    shown = list(METHODS)
+    methods = list(METHODS)
     for method, best in lab.tuned:
-        at = max(k for k, (name, *_) in enumerate(shown) if name == method)
+        at = max(k for k, (name, *_) in enumerate(methods) if name == method)
         title, settings = next((title, settings) for name, title, settings in METHODS if name == method)
         title = f"{title}, tuned: lam = {best['lam']:g}, tau = {best['tau']:g}"
-        shown.insert(at + 1, (method, title, {**settings, **best}))
-    found = [(method, title, lab.scores(method, settings)) for method, title, settings in shown]
+        methods.insert(at + 1, (method, title, {**settings, **best}))
+    scored = [(method, title, lab.scores(method, settings)) for method, title, settings in methods]
     rows: list[list[Cell]] = []
     for which, edits in (("single", "single edit"), ("all", "all edits")):
-        for method, title, scores in found:
+        for method, title, scores in scored:
             if method == "scout" and which == "all":
                 continue  # heat maps have no further edits
             numbers = PUBLISHED.get((lab.config.data, lab.family, method), {})

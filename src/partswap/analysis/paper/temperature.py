@@ -19,13 +19,13 @@ def temperature(lab: TableContext) -> Result:
     """Return the sweep for the paper's method and ours."""
     rows = []
     points: dict[str, list[Point]] = {"paper": [], "partswap": []}
-    for method, mine in points.items():
+    for method, of_method in points.items():
         # Without the semantic term the temperature does not matter.
         for lam, tau in ((0.0, TAUS[0]), *((lam, tau) for tau in TAUS for lam in LAMBDAS if lam)):
             scores = lab.scores(method, {"lam": lam, "tau": tau})
             rows.append(Row([TITLES[method], f"{lam:g}", f"{tau:g}" if lam else "any"], scores))
             point = Point.of(lam, tau, scores)
-            mine += [] if point is None else [point]
+            of_method += [] if point is None else [point]
     beaten, count = dominated(points["paper"], points["partswap"])
     note = f"{lab.note()} For {beaten} of {count} points of the paper's method ours has one that is no worse in "
     note += "Same-KP, #Edits and flipped."
@@ -34,12 +34,12 @@ def temperature(lab: TableContext) -> Result:
     return lab.result(title, ["method", "lam", "tau"], metrics, rows, paper=None, note=note, figures=figures)
 
 
-def dominated(theirs: Sequence[Point], ours: Sequence[Point]) -> tuple[int, int]:
+def dominated(others: Sequence[Point], ours: Sequence[Point]) -> tuple[int, int]:
     """Return how many of their points have one of ours that is no worse in anything, and how many there are."""
     beaten = sum(
-        any(q.same_kp >= p.same_kp and q.edits <= p.edits and q.flip_rate >= p.flip_rate for q in ours) for p in theirs
+        any(q.same_kp >= p.same_kp and q.edits <= p.edits and q.flip_rate >= p.flip_rate for q in ours) for p in others
     )
-    return beaten, len(theirs)
+    return beaten, len(others)
 
 
 def _line(points: Sequence[Point], tau: float) -> tuple[list[float], list[float], list[float]]:
@@ -67,9 +67,9 @@ def _pareto(points: dict[str, list[Point]]) -> Figure:
     """Same-KP against the number of edits, one line per method and temperature."""
     figure = Figure(figsize=(6.2, 4.4), layout="constrained")
     axis = trade_off_axis(figure)
-    for method, mine in points.items():
+    for method, of_method in points.items():
         for style, tau in zip(("-", "--", ":"), TAUS, strict=False):
-            _, same, edits = _line(mine, tau)
+            _, same, edits = _line(of_method, tau)
             label = f"{TITLES[method]}, tau = {tau:g}"
             axis.plot(edits, same, f"o{style}", color=COLOURS[method], ms=4, label=label)
     axis.legend(frameon=False, fontsize=8)

@@ -17,7 +17,8 @@ from partswap.apps.templates import templates
 from partswap.drawing.palette import EDITS, css_variables
 from partswap.grid import GridShape
 from partswap.metrics.clarity import turns_into, weaknesses
-from partswap.results.counterfactual import Counterfactual, Step, percent
+from partswap.results.counterfactual import Counterfactual, Step
+from partswap.results.words import percent
 from partswap.search import METHODS
 
 HERE = Path(__file__).parent
@@ -109,8 +110,8 @@ def result_html(service: ExplorerService, view: View, cf: Counterfactual, versio
         used=[(str(distractors[k]), boxes) for k, boxes in used.items()],
         unused=[str(distractors[k]) for k in range(cf.distractors) if k not in used][:MOST_UNUSED],
         trace=trace_of(steps),
-        gave_up=cf.source.get("gave_up"),
-        advice=cf.source.get("advice"),
+        gave_up=cf.source.gave_up,
+        advice=cf.source.advice,
         change_by_hand=by_hand.query(),
         undo=_without(view, len(view.swaps) - 1) if view.swaps else None,
         clear=view.with_(swaps=()).query(),
@@ -134,8 +135,8 @@ def _swaps(service: ExplorerService, view: View, cf: Counterfactual) -> list[dic
                 "key": str(distractors[edit.distractor_image]),
                 "place": grid.place(edit.query_cell),
                 "from": f"example {edit.distractor_image + 1} of {service.class_name(cf.target)}, {grid.place(cell)}",
-                "before": before.probability,
-                "after": after.probability,
+                "before": before.target_probability,
+                "after": after.target_probability,
                 "now": service.class_name(after.predicted) if after.predicted != before.predicted else None,
                 "reached": after.predicted == cf.target,
                 "without": _without(view, number - 1) if view.swaps is not None else None,
@@ -170,8 +171,9 @@ def trace_of(steps: Sequence[Step]) -> dict[str, Any]:
     def at(number: int, probability: float) -> tuple[float, float]:
         return left + number * step, 10 + (1 - probability) * (height - bottom - 10)
 
-    target = [at(k, s.probability) for k, s in enumerate(steps)]
-    original = [at(k, s.own) for k, s in enumerate(steps) if s.own is not None]
+    target = [at(k, s.target_probability) for k, s in enumerate(steps)]
+    levels = [(k, s.original_class_probability) for k, s in enumerate(steps)]
+    original = [at(k, level) for k, level in levels if level is not None]
     every = 1 + (len(steps) - 1) // 12
     return {
         "width": width,

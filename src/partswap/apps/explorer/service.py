@@ -23,7 +23,8 @@ from partswap.errors import ClassIndexError, ImageError, NoDistractorsError
 from partswap.explainer.target import choose_target
 from partswap.features.encode import EncodedImages
 from partswap.metrics import Evidence
-from partswap.results.counterfactual import Counterfactual, Pictures, Provenance
+from partswap.results.counterfactual import Counterfactual, Pictures
+from partswap.results.provenance import Provenance, ResultContext
 from partswap.runs.config import RunConfig
 from partswap.runs.context import RunContext
 from partswap.search import METHODS, Method
@@ -185,7 +186,7 @@ class ExplorerService:
         if count not in by_count:
             whole = by_count[len(indices)]
             whole.evaluator(self.explainer.plan, self.evaluator_mb)  # whose results both share
-            by_count[count] = whole.with_first_distractors(count, self._provenance(view, indices[:count]))
+            by_count[count] = whole.with_first_distractors(count, self._result_context(view, indices[:count]))
         return by_count[count]
 
     @property
@@ -208,15 +209,15 @@ class ExplorerService:
             self._problems.popitem()
         self._heap.trim(limit / 4)
 
-    def _provenance(self, view: View, indices: Sequence[int]) -> Provenance:
-        source = {
-            "query": self.query(view).name,
-            "distractors": [self.data.image_name(k) for k in indices],
-            "model": self.explainer.model_name,
-            "layer": self.explainer.cut.layer,
-            "auxiliary": self.features.auxiliary,
-        }
-        return Provenance(source, self.explainer.class_names or (), None)
+    def _result_context(self, view: View, indices: Sequence[int]) -> ResultContext:
+        provenance = Provenance(
+            query=self.query(view).name,
+            distractors=[self.data.image_name(k) for k in indices],
+            model=self.explainer.model_name,
+            layer=self.explainer.cut.layer,
+            auxiliary=self.features.auxiliary,
+        )
+        return ResultContext(provenance, self.explainer.class_names or ())
 
     def _new_problem(self, view: View, indices: Sequence[int]) -> Problem:
         assert view.target is not None
@@ -230,7 +231,7 @@ class ExplorerService:
             distractor_aux=others.aux,
             aux_widths=others.widths,
             auxiliary_tau=None if self.explainer.auxiliary is None else self.explainer.auxiliary.tau,
-            about=self._provenance(view, indices),
+            about=self._result_context(view, indices),
             cache=SearchCache(),
         )
 

@@ -17,12 +17,12 @@ from partswap.drawing.html import used_distractors
 from partswap.errors import PartswapError, SettingError
 from partswap.grid import GridShape
 from partswap.metrics import Evidence, Score, score_all
-from partswap.metrics.bootstrap import RESAMPLES
 from partswap.results.counterfactual import Counterfactual
 from partswap.runs.context import open_run_context
 from partswap.runs.folder import Run, read_run
 from partswap.runs.tasks import AnnotationCache, Task
 from partswap.search import METHODS
+from partswap.utils.estimates import RESAMPLES
 from partswap.utils.files import read_json
 from partswap.utils.progress import Track, no_progress, step, tracked
 from partswap.words.writer import open_words_writer

@@ -10,8 +10,8 @@ from partswap.analysis.demo import DemoResult
 from partswap.apps.report.model import ModelMistakes, PictureNumbers, ReportData, ReportedMethod
 from partswap.drawing.html import used_distractors
 from partswap.metrics import score_all
-from partswap.metrics.bootstrap import RESAMPLES
 from partswap.search import METHODS
+from partswap.utils.estimates import RESAMPLES
 
 
 def collect_demo(result: DemoResult, *, title: str = "partswap on the aviary") -> ReportData:

@@ -9,7 +9,7 @@ from typing import Any
 from partswap.apps.report.model import ReportData
 from partswap.metrics import METRICS, Score
 from partswap.metrics.base import Metric
-from partswap.metrics.bootstrap import Interval
+from partswap.utils.estimates import Estimate
 
 #: Which metrics come first; of those that could be computed, as many as `OPEN` are shown at once.
 FIRST = ("flip_rate", "edits", "pixel_flip", "same_kp", "near_kp", "true_part", "foreground")
@@ -46,41 +46,37 @@ def _table(scores: Scores, label: str) -> dict[str, Any]:
 def _metric_row(scores: Scores, name: str, metric: Metric, which: str) -> dict[str, Any] | None:
     """Return the template's values of one row; None if no source has a score."""
     each = [of_source.get(name) for of_source in scores]
-    values = [None if score is None else getattr(score, which) for score in each]
-    bounds = [None if score is None else getattr(score, f"{which}_interval") for score in each]
-    present = [value for value in values if value is not None]
-    if not present:
+    estimates = [Estimate(None) if score is None else score.estimate(which) for score in each]
+    scored = [estimate for estimate in estimates if estimate.mean is not None]
+    if not scored:
         return None
-    best = _clear_best(values, bounds, metric)
-    tops = [bound[1] for bound in bounds if bound is not None]
-    top = 1.0 if metric.percent else max(*present, *tops, 1e-9)
+    best = _clear_best(estimates, metric)
+    top = 1.0 if metric.percent else max(1e-9, *(estimate.high for estimate in scored))
 
-    def cell(place: int, value: float, bound: Interval | None) -> dict[str, Any]:
-        ends = bound or (value, value)
+    def cell(place: int, estimate: Estimate) -> dict[str, Any]:
+        points = (estimate.low, estimate.high, estimate.mean or 0.0)
         return {
-            "value": metric.show(value),
-            "interval": bound and [metric.show(end) for end in bound],
-            "places": [f"{100 * min(1.0, max(0.0, at / top)):.1f}%" for at in (*ends, value)],
+            "value": metric.show(estimate.mean),
+            "interval": estimate.interval and [metric.show(end) for end in estimate.interval],
+            "places": [f"{100 * min(1.0, max(0.0, point / top)):.1f}%" for point in points],
             "best": place == best,
         }
 
     ways = {"single": ", first edit", "all": ", all edits"}[which] if metric.single else ""
-    cells = zip(range(len(values)), values, bounds, strict=True)
     return {
         "title": f"{metric.title}{ways}",
         "help": " ".join((inspect.getdoc(type(metric)) or "").partition("\n\n")[0].split()),
         "unit": " %" if metric.percent else "",
-        "cells": [None if value is None else cell(place, value, bound) for place, value, bound in cells],
+        "cells": [None if e.mean is None else cell(place, e) for place, e in enumerate(estimates)],
     }
 
 
-def _clear_best(values: Sequence[float | None], bounds: Sequence[Interval | None], metric: Metric) -> int | None:
+def _clear_best(estimates: Sequence[Estimate], metric: Metric) -> int | None:
     """Return which value is the best, None if it is not clear: alone, equal, or within the interval of another."""
-    present = [n for n, value in enumerate(values) if value is not None]
-    if len(present) < 2:
-        return None
     sign = -1.0 if metric.lower_is_better else 1.0
-    best = max(present, key=lambda n: sign * (values[n] or 0.0))
-    ends = {n: bounds[n] or (values[n] or 0.0, values[n] or 0.0) for n in present}
-    worst_of_best = min(sign * end for end in ends[best])
-    return best if all(max(sign * end for end in ends[n]) < worst_of_best for n in present if n != best) else None
+    scored = {n: sign * estimate.mean for n, estimate in enumerate(estimates) if estimate.mean is not None}
+    if len(scored) < 2:
+        return None
+    best = max(scored, key=lambda n: scored[n])
+    ends = {n: (sign * estimates[n].low, sign * estimates[n].high) for n in scored}
+    return best if all(max(ends[n]) < min(ends[best]) for n in scored if n != best) else None

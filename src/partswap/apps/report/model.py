@@ -10,10 +10,10 @@ from partswap.apps.report.images import Thumbnails
 from partswap.grid import GridShape
 from partswap.metrics import Evidence, Score, score_all
 from partswap.metrics.base import Swap
-from partswap.metrics.bootstrap import RESAMPLES
 from partswap.metrics.clarity import Clarity, clarity
 from partswap.results.counterfactual import Counterfactual
 from partswap.runs.confusion import Confusion
+from partswap.utils.estimates import RESAMPLES
 
 #: Digits of probabilities: more than the page shows.
 DIGITS = 5
@@ -122,11 +122,11 @@ class ReportData:
             "flipped": cf.flipped,
             "image": shown.query,
             "edits": [[e.query_cell, shown.distractors[e.distractor_image], e.image_cell] for e in cf.edits],
-            "p": [round(step.probability, DIGITS) for step in steps],
+            "p": [round(step.target_probability, DIGITS) for step in steps],
             "said": [self.classes.number(cf.class_name(step.predicted)) for step in steps],
         }
-        if all(step.own is not None for step in steps):
-            record["own"] = [round(step.own or 0.0, DIGITS) for step in steps]
+        if all(step.original_class_probability is not None for step in steps):
+            record["own"] = [round(step.original_class_probability or 0.0, DIGITS) for step in steps]
         if mistake:
             record["mistake"] = True
         swaps = evidence.swaps(cf)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partswap.errors import PartswapError, SettingError
+from partswap.utils.estimates import TAILS, Estimate, Interval
 from partswap.utils.files import make_private, write_errors, write_json, write_text, write_with
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ class BlockScore:
 class Accuracy:
     """The test accuracy of a method in a setup."""
 
-    mean: float
-    low: float
-    high: float
-    blocks: int
+    share: Estimate  #: of right answers, over blocks
     people: int
     before: float
     learning_s: float
@@ -71,9 +69,7 @@ class Accuracy:
 class Difference:
     """How far one method is ahead of another in a setup, and how likely chance alone does that."""
 
-    mean: float
-    low: float
-    high: float
+    lead: Estimate
     p: float
 
 
@@ -203,6 +199,11 @@ def _counts(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
     return rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES).astype(float)
 
 
+def _interval(values: NDArray[np.float64]) -> Interval:
+    low, high = np.nanquantile(values, TAILS)
+    return float(low), float(high)
+
+
 def within_pairs(
     first: NDArray[np.bool_],
     other: NDArray[np.bool_],
@@ -232,9 +233,9 @@ def within_pairs(
 
 def _accuracy(draws: _Draws, method: str) -> Accuracy:
     mine = [block for block in draws.blocks if block.method == method]
-    low, high = np.nanpercentile(draws.accuracy(method), [2.5, 97.5])
+    share = sum(block.right for block in mine) / sum(block.asked for block in mine)
     return Accuracy(
-        sum(block.right for block in mine) / sum(block.asked for block in mine), float(low), float(high), len(mine),
+        Estimate(share, _interval(draws.accuracy(method)), len(mine)),
         len({block.participant for block in mine}), float(np.mean([block.before for block in mine])),
         *(float(np.median([getattr(block, name) for block in mine])) / 1000 for name in ("learning_ms", "answer_ms")),
     )  # fmt: skip
@@ -248,14 +249,15 @@ def _difference(draws: _Draws, first: str, other: str, rng: np.random.Generator)
     ahead = float(within_pairs(is_first[None], ~is_first[None], right, asked, pair)[0])
     if np.isnan(ahead):
         return None
-    low, high = np.nanpercentile(draws.difference(first, other), [2.5, 97.5])
     names = np.empty((SHUFFLES, len(right)), bool)
     for number in range(int(pair.max()) + 1):
         at = np.flatnonzero(pair == number)
         names[:, at] = is_first[at][rng.random((SHUFFLES, len(at))).argsort(1)]
     # The assignment that was made counts as one of them.
     as_far = np.abs(within_pairs(names, ~names, right, asked, pair)) >= abs(ahead) - 1e-12
-    return Difference(ahead, float(low), float(high), float((1 + as_far.sum()) / (1 + SHUFFLES)))
+    return Difference(
+        Estimate(ahead, _interval(draws.difference(first, other))), float((1 + as_far.sum()) / (1 + SHUFFLES))
+    )
 
 
 # -- saying it ---------------------------------------------------------------------------------------------------------
@@ -271,8 +273,7 @@ def table_markdown(found: Analysis) -> str:
         cells = []
         for setup in found.setups:
             known = found.accuracy.get((setup, method))
-            shown = "-" if known is None else f"{100 * known.mean:.1f} [{100 * known.low:.1f}, {100 * known.high:.1f}]"
-            cells.append(shown)
+            cells.append("-" if known is None else known.share.show(factor=100))
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -286,18 +287,16 @@ def paragraph(found: Analysis) -> str:
     told.append(f"Left out by rule: {_left_out(found.excluded) or 'nobody'}.")
     for setup in found.setups:
         shares = [
-            f"{100 * known.mean:.1f} % with {found.titles[method]} ([{100 * known.low:.1f}, {100 * known.high:.1f}], "
-            f"{known.blocks} blocks)"
-            for (where, method), known in found.accuracy.items()
-            if where == setup
+            f"{100 * share.mean:.1f} % with {found.titles[method]} ({_ends(share)}, {share.count} blocks)"
+            for (where, method), accuracy in found.accuracy.items()
+            if where == setup and (share := accuracy.share).mean is not None
         ]
         told.append(f"Test accuracy with {setup} image pairs: {'; '.join(shares)}.")
         first = next(iter(found.titles.values()))
         gaps = [
-            f"{100 * gap.mean:+.1f} points from {found.titles[method]} ([{100 * gap.low:.1f}, {100 * gap.high:.1f}], "
-            f"p = {gap.p:.3f})"
+            f"{100 * lead.mean:+.1f} points from {found.titles[method]} ({_ends(lead)}, p = {gap.p:.3f})"
             for (where, method), gap in found.differences.items()
-            if where == setup
+            if where == setup and (lead := gap.lead).mean is not None
         ]
         if gaps:
             told.append(f"Within pairs of classes {first} differs by {'; '.join(gaps)}.")
@@ -321,6 +320,10 @@ def _left_out(excluded: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {single[why] if count == 1 else why}" for why, count in excluded.items() if count)
 
 
+def _ends(estimate: Estimate) -> str:
+    return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
 def figure(found: Analysis) -> Figure:
     """Draw accuracies with their intervals, one panel per setup."""
     from matplotlib.figure import Figure
@@ -333,7 +336,8 @@ def figure(found: Analysis) -> Figure:
             known = found.accuracy.get((setup, method))
             if known is None:
                 continue
-            mean, low, high = (100 * v for v in (known.mean, known.low, known.high))
+            share = known.share.scaled(100)
+            mean, low, high = share.mean or 0.0, share.low, share.high
             axis.bar(k, mean, width=0.66, color=colors[k % len(colors)])
             axis.errorbar(k, mean, [[mean - low], [high - mean]], color="#1d2430", capsize=4, lw=1.4)
             axis.text(k, 3, f"{mean:.1f}", ha="center", va="bottom", color="white", fontweight="bold", fontsize=10)
@@ -353,6 +357,13 @@ def _short(title: str) -> str:
     return name.replace(" et al.", "\net al.")
 
 
+def _numbers(estimate: Estimate, entry: Accuracy | Difference) -> dict[str, Any]:
+    """Return an entry of the analysis for JSON, its estimate as three numbers."""
+    others = {name: value for name, value in vars(entry).items() if value is not estimate}
+    blocks = {"blocks": estimate.count} if isinstance(entry, Accuracy) else {}
+    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, **blocks, **others}
+
+
 def write_analysis(found: Analysis, answers: pa.Table, folder: Path) -> None:
     """Write a text, a table, a figure and the numbers."""
     import pyarrow.csv
@@ -368,7 +379,7 @@ def write_analysis(found: Analysis, answers: pa.Table, folder: Path) -> None:
     write_with(folder / "answers.csv", partial(pyarrow.csv.write_csv, answers), **private)
     numbers = {
         "simulated": found.simulated, "people": found.people, "pairs": found.pairs, "excluded": dict(found.excluded),
-        "accuracy": [{"setup": s, "method": m, **vars(v)} for (s, m), v in found.accuracy.items()],
-        "differences": [{"setup": s, "from": m, **vars(v)} for (s, m), v in found.differences.items()],
+        "accuracy": [{"setup": s, "method": m, **_numbers(v.share, v)} for (s, m), v in found.accuracy.items()],
+        "differences": [{"setup": s, "from": m, **_numbers(v.lead, v)} for (s, m), v in found.differences.items()],
     }  # fmt: skip
     write_json(folder / "analysis.json", numbers, **private)

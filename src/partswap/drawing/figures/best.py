@@ -59,6 +59,6 @@ def _caption(cf: Counterfactual) -> str:
     """Return what the first edit does."""
     step = cf.trace[0]
     which = "the only edit" if len(cf) == 1 else f"first of {len(cf)} edits"
-    rise = f"{cf.class_name(cf.target)} {percent(cf.before.probability)} → {percent(step.probability)}"
+    rise = f"{cf.class_name(cf.target)} {percent(cf.before.target_probability)} → {percent(step.target_probability)}"
     verb = "still says" if step.predicted == cf.query_class else "then says"
     return f"{which}: {rise}; the model {verb} {cf.class_name(step.predicted)}"

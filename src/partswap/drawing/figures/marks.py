@@ -171,9 +171,9 @@ def swap_card(
         for at, where in ((x, edit.query_cell), (x + width - side, cell))
     )
     high += 0.03
-    bar(page, x, y + high, width, last.probability, step.probability, reached=step.predicted == cf.target)
+    bar(page, x, y + high, width, last.target_probability, step.target_probability, reached=step.predicted == cf.target)
     high += 0.1
-    gain = f"{percent(last.probability)} → {percent(step.probability)}"
+    gain = f"{percent(last.target_probability)} → {percent(step.target_probability)}"
     text = f"{part}: {gain}" if part else gain
     reached = step.predicted == cf.target and last.predicted != cf.target
     text += ", flips" if reached else ""

@@ -33,7 +33,7 @@ def methods(
         raise SettingError(f"there are {len(titles)} titles for {len(every)} counterfactuals.", "Give one for each.")
     names = titles or [one.title or f"method {k + 1}" for k, one in enumerate(every)]
     page = FigurePage(width, len(every))
-    own = "" if cf.before.own is None else f" ({percent(cf.before.own)})"
+    own = "" if cf.before.original_class_probability is None else f" ({percent(cf.before.original_class_probability)})"
     note = f"what each method would swap; the model says {cf.class_name(cf.query_class)}{own}"
     page.heading(cf, note, whole=False)  # words and pixels are of one method only
     for row in rows_of(list(zip(every, names, strict=True)), page.columns):

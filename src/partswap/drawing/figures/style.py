@@ -180,10 +180,16 @@ def _inches(width: Width) -> float | None:
 
 def summary(cf: Counterfactual) -> str:
     """Return in a line what was found."""
-    own = "" if cf.before.own is None else f" ({percent(cf.before.own)})"
+    own = "" if cf.before.original_class_probability is None else f" ({percent(cf.before.original_class_probability)})"
     last = cf.trace[-1] if cf.trace else cf.before
     verb = "then says" if cf.flipped or last.predicted != cf.query_class else "still says"
-    known = last.probability if cf.flipped else last.own if last.predicted == cf.query_class else None
+    known = (
+        last.target_probability
+        if cf.flipped
+        else last.original_class_probability
+        if last.predicted == cf.query_class
+        else None
+    )
     after = cf.class_name(last.predicted) + ("" if known is None else f" ({percent(known)})")
     who = f"{cf.title}, {edit_count(cf)}" if cf.title else edit_count(cf)
     return f"{who}: the model says {cf.class_name(cf.query_class)}{own}, {verb} {after}"

@@ -29,11 +29,11 @@ def trace(cf: Counterfactual, *, width: Width = None) -> Figure:
     page = FigurePage(width, len(panels))
     page.heading(cf)
     draw_panels(page, cf, panels)
-    grey = "" if cf.before.own is None else f"; thin and grey: {cf.class_name(cf.query_class)}"
+    grey = "" if cf.before.original_class_probability is None else f"; thin and grey: {cf.class_name(cf.query_class)}"
     legend = f"Probability of {cf.class_name(cf.target)} before (0) and after every edit, green where the model says it"
     page.y += page.note(page.left, page.y, legend + grey, width=page.inner, lines=3) + 0.05
     steps = [cf.before, *cf.trace]
-    texts = [percent(step.probability) + (", flips" if n == cf.flip else "") for n, step in enumerate(steps)]
+    texts = [percent(step.target_probability) + (", flips" if n == cf.flip else "") for n, step in enumerate(steps)]
     value = max(width_of(text, page.look.small) for text in texts) / 0.94 + 0.02
     most = max(1, int((page.inner + page.gap) / (NARROW + page.gap)))
     columns = min(most, -(-len(steps) // FEW))
@@ -56,7 +56,7 @@ def _bars(page: FigurePage, x: float, y: float, width: float, number: int, step:
     axis.set_axis_off()
     start, long = BADGE, width - BADGE - 0.06
     axis.barh([0.065], [long], left=start, height=0.08, color=PALE)
-    axis.barh([0.065], [long * step.probability], left=start, height=0.08, color=TARGET if reached else RISE)
-    if step.own is not None:
-        axis.barh([0.13], [long * step.own], left=start, height=0.025, color=OWN)
+    axis.barh([0.065], [long * step.target_probability], left=start, height=0.08, color=TARGET if reached else RISE)
+    if step.original_class_probability is not None:
+        axis.barh([0.13], [long * step.original_class_probability], left=start, height=0.025, color=OWN)
     badge(page, axis, 0.1, ROW / 2, number - 1)

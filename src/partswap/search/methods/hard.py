@@ -31,7 +31,7 @@ class Hard(Goyal):
         by cosine. None clusters the cells of each query and its distractors alone, into `clusters`, with `seed`.
     relax : bool
         Whether to go on with forbidden swaps when the allowed ones have run out without a flip. How many edits broke
-        the constraint is in the counterfactual's ``source["outside"]``.
+        the constraint is in the counterfactual's ``source.outside``.
     """
 
     name: ClassVar[str] = "hard"

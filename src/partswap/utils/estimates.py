@@ -7,8 +7,9 @@ the same queries are drawn alike, and the difference of their `resampled` means 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,14 +65,6 @@ def interval(
     return float(low), float(high)
 
 
-def show_mean(value: float | None, bounds: Interval | None, *, factor: float = 1.0, digits: int = 1) -> str:
-    """Return a mean as a table shows it, with its interval if there is one."""
-    if value is None:
-        return "-"
-    numbers = [f"{factor * number:.{digits}f}" for number in (value, *(bounds or ()))]
-    return numbers[0] if bounds is None else "{} [{}, {}]".format(*numbers)
-
-
 def mean(values: Sequence[float]) -> float | None:
     """Return the mean, None of nothing."""
     return sum(values) / len(values) if values else None
@@ -79,17 +72,55 @@ def mean(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over explanations and where it lies with 95 % confidence."""
+    """A value and where it lies with 95 % confidence; a cell of a `ResultTable`."""
 
-    mean: float | None  #: None of nothing.
-    interval: Interval | None  #: None of fewer than two explanations.
-    count: int  #: How many explanations.
+    mean: float | None  #: None of nothing
+    interval: Interval | None = None  #: None where it is not known, as of fewer than two explanations
+    count: int = 1  #: of how many explanations
+    digits: int | None = field(default=None, compare=False)  #: decimals in a table, if not the table's own
 
     @classmethod
-    def of(cls, values: Sequence[float], *, seed: int = 0) -> Estimate:
+    def of(cls, values: Sequence[float], *, seed: int = 0, digits: int | None = None) -> Estimate:
         """Return the estimate from one value per explanation."""
-        return cls(mean(values), interval(values, seed=seed), len(values))
+        return cls(mean(values), interval(values, seed=seed), len(values), digits)
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval, the value itself where there is none."""
+        return self._ends[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval, likewise."""
+        return self._ends[1]
+
+    @property
+    def _ends(self) -> Interval:
+        value = math.nan if self.mean is None else self.mean
+        return self.interval or (value, value)
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether zero lies outside the interval."""
+        return self.interval is not None and (self.low > 0 or self.high < 0)
+
+    def scaled(self, factor: float, digits: int | None = None) -> Estimate:
+        """Return it times a factor, such as 100 for percent."""
+        ends = None if self.interval is None else (factor * self.interval[0], factor * self.interval[1])
+        return Estimate(None if self.mean is None else factor * self.mean, ends, self.count, digits)
 
     def show(self, *, factor: float = 1.0, digits: int = 1) -> str:
-        """Return it as a table shows it."""
-        return show_mean(self.mean, self.interval, factor=factor, digits=digits)
+        """Return ``mean [low, high]``."""
+        if self.mean is None:
+            return "-"
+        value = f"{factor * self.mean:.{digits}f}"
+        ends = f" [{factor * self.low:.{digits}f}, {factor * self.high:.{digits}f}]"
+        return value if self.interval is None else value + ends
+
+    def plus_minus(self, digits: int) -> str:
+        """Return ``mean ±half`` of the interval's width."""
+        if self.mean is None:
+            return "-"
+        digits = digits if self.digits is None else self.digits
+        half = "" if self.interval is None else f" ±{(self.high - self.low) / 2:.{digits}f}"
+        return f"{self.mean:.{digits}f}{half}"
