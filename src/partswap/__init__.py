@@ -88,6 +88,7 @@ MODULES = (
     "partswap.search.methods.base",
     "partswap.search.methods.hard",
     "partswap.search.methods.scout",
+    "partswap.utils.cancel",
 )
 
 # What a counterfactual does by itself lives in packages above it.

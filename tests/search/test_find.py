@@ -23,6 +23,7 @@ from partswap.search.candidates import Candidates, prefilter, same_label
 from partswap.search.proposals import Path, first_of_each_set
 from partswap.search.semantic import cosines, log_similarity, recurring_similarity, temperature
 from partswap.search.settings import SearchSettings
+from partswap.utils.cancel import CancelledError, CancelToken
 from small_heads import make_head
 
 
@@ -532,3 +533,9 @@ def test_too_little_memory_for_one_candidate_is_an_error(problem):
     problem["target"] = (int(problem["head"](problem["query"][None]).argmax()) + 1) % 5
     with pytest.raises(MemoryBudgetError, match="Set memory_mb to at least"):
         find_counterfactual(**problem, memory_mb=1e-4)
+
+
+def test_a_cancelled_search_ends(problem):
+    with pytest.raises(CancelledError, match="nobody waits"):
+        find_counterfactual(**problem, cancel=CancelToken(lambda: True))
+    assert edits(find_counterfactual(**problem, cancel=CancelToken())) == edits(find_counterfactual(**problem))
