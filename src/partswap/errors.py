@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-#: How a fix speaks of an argument, in Python and on the command line, where that is not its name and its flag.
+#: What a fix calls an argument: in Python, and on the command line.
 ARGUMENTS = {
     "class_names": ("class_names", "--classes"),
     "fit_head": ("fit_head=True", "--fit-head"),
@@ -28,29 +28,31 @@ ARGUMENTS = {
 class PartswapError(Exception):
     """Base of all partswap errors: `problem` says what is wrong, naming the thing, `fix` what the user can do.
 
-    A fix names arguments in braces (``"Give {weights}."``): they are arguments in Python, flags on the command line.
-    ``{a=1|--a 1}`` is said in one way in Python and in another there.
+    A fix names arguments in braces (``"Give {weights}."``): they become arguments in Python and flags on the command
+    line (see `ARGUMENTS`). Of ``{a=1|--a 1}`` Python shows the first and the command line the second.
     """
 
     def __init__(self, problem: str, fix: str = "") -> None:
-        super().__init__(f"{problem} {_spoken(fix, 0)}".strip())
+        super().__init__(f"{problem} {_worded(fix, 0)}".strip())
         self.problem = problem
-        self.fix = _spoken(fix, 0)
+        self.fix = _worded(fix, 0)
         self._raw = fix
 
     def in_flags(self) -> str:
-        """Return the message as the command line says it."""
-        return f"{self.problem} {_spoken(self._raw, 1)}".strip()
+        """Return the message with flags in place of arguments, for the command line."""
+        return f"{self.problem} {_worded(self._raw, 1)}".strip()
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.problem, self._raw)  # or a process would lose half of it on its way to another
 
 
-def _spoken(fix: str, voice: int) -> str:
-    def name(match: re.Match[str]) -> str:
-        return ARGUMENTS[match[1]][voice] if match[1] in ARGUMENTS else match[0]
+def _worded(fix: str, column: int) -> str:
+    """Return a fix with its arguments named for Python (0) or the command line (1)."""
 
-    return re.sub(r"\{(\w+)\}", name, re.sub(r"\{([^{}|]+)\|([^{}|]+)\}", lambda match: match[1 + voice], fix))
+    def name(match: re.Match[str]) -> str:
+        return ARGUMENTS[match[1]][column] if match[1] in ARGUMENTS else match[0]
+
+    return re.sub(r"\{(\w+)\}", name, re.sub(r"\{([^{}|]+)\|([^{}|]+)\}", lambda match: match[1 + column], fix))
 
 
 class ShapeError(PartswapError, ValueError):

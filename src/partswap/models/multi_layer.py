@@ -22,7 +22,7 @@ from partswap.models.side_by_side import networks_of
 
 #: Principal components that are kept of a network's layers.
 COMPONENTS = 512
-#: What was fitted and learned.
+#: Names of the buffers that are fitted or trained, in files too.
 STATE = ("mean", "basis", "offset", "known", "turn")
 
 

@@ -1,6 +1,6 @@
-"""An auxiliary that learned the parts of some images (``partswap train auxiliary``), in a folder.
+"""An auxiliary that was trained on some images (``partswap train auxiliary``), in a folder.
 
-The folder holds what was learned, a few megabytes, and names the network below it with a digest of its weights: that
+The folder holds the trained weights, a few megabytes, and names the network below it with a digest of its weights: that
 network is opened again from where it was.
 """
 
@@ -30,7 +30,7 @@ NOTES = "auxiliaries"
 
 @dataclass(frozen=True)
 class TrainedAuxiliary(Trained):
-    """What was learned, and the network it was learned on."""
+    """Trained weights, and the network that they belong to."""
 
     kind = "auxiliary"
     model: MultiLayerFeatures
@@ -55,12 +55,12 @@ class TrainedAuxiliary(Trained):
         )
 
     def stored(self) -> dict[str, Tensor]:
-        """Return what was learned; the network below has a file of its own."""
+        """Return the trained weights; the network below has a file of its own."""
         return {name: getattr(self.model, name) for name in STATE}
 
     @staticmethod
     def restored(model: nn.Module, state: Mapping[str, Tensor], path: str) -> nn.Module:
-        """Return the network with what was learned put in."""
+        """Return the network with the trained weights in it."""
         assert isinstance(model, MultiLayerFeatures)
         try:
             # Older files are of one network, and have no projection.
@@ -108,7 +108,7 @@ def absolute_networks(start: str) -> str:
 
 
 def _opened(choice: AuxiliaryChoice) -> Auxiliary:
-    from partswap.models.auxiliaries.load import build_auxiliary  # which opens learned ones, too
+    from partswap.models.auxiliaries.load import build_auxiliary  # which opens trained ones, too
 
     if choice.layer is None:
         whole = build_auxiliary(choice)
