@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from devices import DESKTOP, PHONE
+from devices import DESKTOP, MOSTLY_DESKTOP, PHONE
 from partswap.apps.report import write_report
 from report_files import make_report
 
@@ -146,7 +146,7 @@ def test_sorting(browser, pages):
         assert page.locator(".cards .card").first.get_attribute("data-case") == "0"
 
 
-@BOTH
+@MOSTLY_DESKTOP
 def test_the_address_holds_the_state(device, browser, pages):
     with Visit(browser, pages["folder"], device) as visit:
         visit.open_filters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from devices import DESKTOP, PHONE
+from devices import DESKTOP, MOSTLY_DESKTOP, PHONE
 from partswap.apps.study.admin import set_password
 from partswap.apps.study.server import open_site
 from partswap.apps.study.serving import served
@@ -86,7 +86,7 @@ def test_the_seconds_before_going_on_are_counted_down(browser, tmp_path, errors)
         context.close()
 
 
-@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@MOSTLY_DESKTOP
 def test_everything_works_without_javascript(device, browser, site, base):
     context = browser.new_context(**device, java_script_enabled=False)
     site.answering = 1000.0
