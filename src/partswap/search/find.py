@@ -61,10 +61,9 @@ def find_counterfactual(
         Auxiliary grids ``(e, h', w')`` and ``(n, e, h', w')``; resized to the grid if need be. Without them there is no
         semantic term.
     allowed : Tensor, optional
-        Mask ``(h*w, n*h*w)`` of pairs that may be swapped: a hard constraint (see `candidates.same_label`). When they
-        run out, the search ends.
+        Mask ``(h*w, n*h*w)`` of pairs that may be swapped: a hard constraint (see `candidates.same_label`).
     relax : bool
-        When the allowed pairs have run out, go on with the others instead.
+        When the allowed pairs have run out, go on with the others; otherwise the search ends there.
     settings : SearchSettings
         How to search.
     cancel : CancelToken, optional
