@@ -26,13 +26,13 @@ def cell_of(picture, cell):
 
 @pytest.mark.parametrize("how", [Paste(), Paste(1.0, 0.0), Paste(2.0, 0.25), Paste(3.0, 0.6)])
 def test_a_cell_is_the_donors_and_far_away_the_query_is_untouched(pictures, how):
-    query, *donors = pictures
+    query, *distractors = pictures
     pairs = [(8, 2 * 49 + 40), (40, 6)]
-    made = paste_cells(query, donors, pairs, GRID, how)
+    made = paste_cells(query, distractors, pairs, GRID, how)
     reach = np.zeros((56, 56), bool)
-    for cell, donor in pairs:
-        image, place = divmod(donor, 49)
-        assert np.array_equal(cell_of(made, cell), cell_of(donors[image], place))
+    for cell, distractor in pairs:
+        image, place = divmod(distractor, 49)
+        assert np.array_equal(cell_of(made, cell), cell_of(distractors[image], place))
         row, col = GRID.row_col(cell)
         far = round(how.scale * 4)
         y, x = 8 * row + 4, 8 * col + 4
@@ -42,8 +42,8 @@ def test_a_cell_is_the_donors_and_far_away_the_query_is_untouched(pictures, how)
 
 
 def test_between_the_cell_and_the_edge_it_fades(pictures):
-    query, donor = np.zeros((56, 56, 3), np.uint8), np.full((56, 56, 3), 200, np.uint8)
-    made = paste_cells(query, [donor], [(24, 24)], GRID)[28, :, 0].astype(int)
+    query, distractor = np.zeros((56, 56, 3), np.uint8), np.full((56, 56, 3), 200, np.uint8)
+    made = paste_cells(query, [distractor], [(24, 24)], GRID)[28, :, 0].astype(int)
     assert made[28] == 200
     assert made[19] == made[36] == 0
     falling = made[31:37]
@@ -52,32 +52,32 @@ def test_between_the_cell_and_the_edge_it_fades(pictures):
 
 
 def test_the_order_of_edits_does_not_matter_and_overlapping_cells_are_their_own_donors(pictures):
-    query, *donors = pictures
+    query, *distractors = pictures
     pairs = [(24, 3), (25, 49 + 10), (31, 2 * 49 + 17)]
-    made = [paste_cells(query, donors, list(order), GRID) for order in itertools.permutations(pairs)]
+    made = [paste_cells(query, distractors, list(order), GRID) for order in itertools.permutations(pairs)]
     assert all(np.array_equal(made[0], other) for other in made)
-    for cell, donor in pairs:
-        assert np.array_equal(cell_of(made[0], cell), cell_of(donors[donor // 49], donor % 49))
+    for cell, distractor in pairs:
+        assert np.array_equal(cell_of(made[0], cell), cell_of(distractors[distractor // 49], distractor % 49))
 
 
 def test_patches_end_at_the_borders_of_both_images(pictures):
-    query, *donors = pictures
-    for cell, donor in itertools.product((0, 6, 42, 48), repeat=2):
-        made = paste_cells(query, donors, [(cell, donor)], GRID)
-        assert np.array_equal(cell_of(made, cell), cell_of(donors[0], donor))
+    query, *distractors = pictures
+    for cell, distractor in itertools.product((0, 6, 42, 48), repeat=2):
+        made = paste_cells(query, distractors, [(cell, distractor)], GRID)
+        assert np.array_equal(cell_of(made, cell), cell_of(distractors[0], distractor))
 
 
 def test_a_grid_that_does_not_divide_the_image_still_fits():
     rng = np.random.default_rng(1)
-    query, donor = rng.integers(0, 256, (2, 45, 61, 3), dtype=np.uint8)
+    query, distractor = rng.integers(0, 256, (2, 45, 61, 3), dtype=np.uint8)
     for grid, pair in ((GridShape(7, 9), (62, 0)), (GridShape(3, 4), (0, 11))):
-        assert paste_cells(query, [donor], [pair], grid).shape == query.shape
+        assert paste_cells(query, [distractor], [pair], grid).shape == query.shape
 
 
-def test_colours_are_matched_to_the_ring_around():
-    query, donor = np.full((56, 56, 3), 40, np.uint8), np.full((56, 56, 3), 220, np.uint8)
-    donor[24:32, 24:32] = 250  # the cell itself is 30 lighter than what is around it
-    plain, matched = (paste_cells(query, [donor], [(24, 24)], GRID, Paste(match=m)) for m in (False, True))
+def test_colors_are_matched_to_the_ring_around():
+    query, distractor = np.full((56, 56, 3), 40, np.uint8), np.full((56, 56, 3), 220, np.uint8)
+    distractor[24:32, 24:32] = 250  # the cell itself is 30 lighter than what is around it
+    plain, matched = (paste_cells(query, [distractor], [(24, 24)], GRID, Paste(match=m)) for m in (False, True))
     assert plain[28, 28, 0] == 250
     assert matched[28, 28, 0] == 70
     assert matched[28, 35, 0] == 40
@@ -117,7 +117,7 @@ def test_a_counterfactual_gives_its_composite_and_its_image(problem, pictures):
         assert np.array_equal(inside, pictures[0][place])
 
 
-def test_outlines_of_neighbours_stay_inside_their_regions():
+def test_outlines_of_neighbors_stay_inside_their_regions():
     plain = Image.new("RGB", (224, 224), "teal")
     halves = [(0.25, 0.25, 0.5, 0.5), (0.5, 0.25, 0.75, 0.5)]
     both = np.asarray(outlined(plain, halves, ["#ff0000", "#00ff00"], inset=True))

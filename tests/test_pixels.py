@@ -74,9 +74,9 @@ def test_other_methods_are_checked_and_otherwise_as_they_are(explainer, birds, m
 
 
 def test_features_without_pictures_are_refused(explainer, birds):
-    query, donors = explainer.encode([birds[0]]), explainer.encode(birds[1])
+    query, distractors = explainer.encode([birds[0]]), explainer.encode(birds[1])
     with pytest.raises(SettingError, match="needs the images"):
-        explainer.explain(replace(query, pictures=[]), replace(donors, pictures=[]), 1, pixel=True)
+        explainer.explain(replace(query, pictures=[]), replace(distractors, pictures=[]), 1, pixel=True)
 
 
 # -- the search -------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ def explainer():
 @pytest.fixture(scope="session")
 def explanations(explainer):
     """Return one of two methods each, of one query with six distractors."""
-    query, donors = aviary.draw(0, 7).image, [aviary.draw(1, seed).image for seed in range(6)]
-    return [explainer.explain(query, donors, 1, method=method, pixel=True) for method in ("partswap", "goyal")]
+    query, distractors = aviary.draw(0, 7).image, [aviary.draw(1, seed).image for seed in range(6)]
+    return [explainer.explain(query, distractors, 1, method=method, pixel=True) for method in ("partswap", "goyal")]
 
 
 @pytest.fixture(scope="session")

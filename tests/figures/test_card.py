@@ -1,4 +1,4 @@
-"""The card that notebooks show: dark where they are, folded after some edits, in the words and colours of figures."""
+"""The card that notebooks show: dark where they are, folded after some edits, in the words and colors of figures."""
 
 import re
 from html.parser import HTMLParser
@@ -81,7 +81,7 @@ def test_outlines_and_badges_lie_in_their_cells(adjacent):
 
 @pytest.fixture(scope="module")
 def grounds(chromium, adjacent):
-    """Return background and texts' colours of a card in every place, as a browser computes them."""
+    """Return background and texts' colors of a card in every place, as a browser computes them."""
     from playwright.sync_api import sync_playwright
 
     places = {**DARK, **LIGHT}
@@ -100,7 +100,7 @@ def grounds(chromium, adjacent):
 
 
 def brightness(color):
-    """Return the relative luminance of a colour (WCAG 2)."""
+    """Return the relative luminance of a color (WCAG 2)."""
     channels = [int(value) / 255 for value in re.findall(r"\d+", color)[:3]]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -71,7 +71,7 @@ def test_outlines_and_badges_stay_in_their_own_cells(kind, width, adjacent):
 
 @pytest.mark.parametrize(("kind", "width"), [("trace", None), ("trace", "column"), ("sheet", "column")])
 def test_badges_larger_than_their_cells_hide_no_other(kind, width, explanations):
-    """Twelve neighbours in a row of a fine grid."""
+    """Twelve neighbors in a row of a fine grid."""
     cf = explanations[0]
     grid = GridShape(14, 14)
     edits = tuple(Edit(71 + k, 71 + k, 0) for k in range(12))
@@ -127,7 +127,7 @@ def test_arrows_point_right_and_cells_count_from_1(kind, adjacent, options):
         assert "row 4, column 4" in text
 
 
-def test_green_is_for_the_target_only_and_colours_are_the_palette_s(adjacent):
+def test_green_is_for_the_target_only_and_colors_are_the_palette_s(adjacent):
     figure = adjacent.plot(kind="trace")
     faces = [to_hex(patch.get_facecolor()) for axis in figure.axes[3:] for patch in axis.patches]
     assert faces.count(palette.TARGET) == 1
@@ -150,7 +150,7 @@ def oklab(color):
 
 
 @pytest.mark.parametrize("count", [1, 5, 8, 16, 50])
-def test_clusters_have_colours_of_their_own(count):
+def test_clusters_have_colors_of_their_own(count):
     colors = palette.cluster_colors(count)
     assert len(set(colors)) == count
     places = np.array([oklab(color) for color in colors])

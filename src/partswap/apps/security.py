@@ -1,4 +1,4 @@
-"""What our web applications share: what every request passes, what every response carries, how a server is run."""
+"""Shared by our web applications: checks of every request, headers of every response, running a server."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ HEADERS = {
 
 
 class SecurityMiddleware:
-    """Refuses what no page of ours sends, and adds our headers to whatever is answered.
+    """Refuses requests that no page of ours sends, and adds our headers to every response.
 
     Parameters
     ----------
     app : App
-        What is guarded.
+        The application behind it.
     largest : int
-        Bytes that a request may send.
+        Bytes that a request may send, at most.
     what : str
-        What is guarded, in words.
+        What refusals call the application, such as "this explorer".
     names : collection of str, optional
         Names this server goes by besides addresses in numbers and "localhost"; a request for another is refused, since
         a page elsewhere could have its own name point here. None: any name will do.
@@ -63,20 +63,20 @@ class SecurityMiddleware:
             await self.app(scope, receive, send)
             return
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = {name.lower() for name, _ in message["headers"]}
-                extra = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in known]
+                present = {name.lower() for name, _ in message["headers"]}
+                extra = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in present]
                 message["headers"] = [*message["headers"], *extra]
             await send(message)
 
-        refusal = self._refused(scope)
+        refusal = self._refusal(scope)
         if refusal is not None:
-            await PlainTextResponse(refusal[1], status_code=refusal[0])(scope, receive, dressed)
+            await PlainTextResponse(refusal[1], status_code=refusal[0])(scope, receive, send_with_headers)
             return
-        await self.app(scope, _limited(receive, self.largest), dressed)
+        await self.app(scope, _with_size_limit(receive, self.largest), send_with_headers)
 
-    def _refused(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return status and reason if a request is for another name, comes from elsewhere, or is too large."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if self.names is not None and not is_own_host(headers.get("host", ""), self.names):
@@ -93,17 +93,17 @@ class SecurityMiddleware:
             return 411, "A length is needed."
         if int(length) > self.largest:
             return 413, "Too large."
-        # Browsers say where a request comes from; older ones say the origin only.
-        same = origin is None or urlsplit(origin).netloc == headers.get("host")
-        ours = site in ("same-origin", "none") if site else same
-        return None if ours else (403, f"Only pages of {self.what} may do that.")
+        # Browsers send where a request comes from; older ones send the origin only.
+        same_host = origin is None or urlsplit(origin).netloc == headers.get("host")
+        own_page = site in ("same-origin", "none") if site else same_host
+        return None if own_page else (403, f"Only pages of {self.what} may do that.")
 
 
 def is_own_host(host: str, names: Collection[str]) -> bool:
-    """Tell whether a Host header names this server: an address in numbers, localhost, or one of `names`."""
+    """Return whether a Host header names this server: an address in numbers, localhost, or one of `names`."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-        if "@" not in host and (name == "localhost" or name in {known.lower() for known in names}):
+        if "@" not in host and (name == "localhost" or name in {own.lower() for own in names}):
             return True
         ipaddress.ip_address(name)
     except ValueError:
@@ -111,26 +111,26 @@ def is_own_host(host: str, names: Collection[str]) -> bool:
     return "@" not in host
 
 
-def _limited(receive: Receive, largest: int) -> Receive:
-    """Count what really comes, whatever its length was said to be."""
-    seen = 0
+def _with_size_limit(receive: Receive, largest: int) -> Receive:
+    """Return `receive` with a limit on the bytes that really come, whatever length was declared."""
+    received = 0
 
     async def limited() -> Message:
-        nonlocal seen
+        nonlocal received
         message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > largest:
+        received += len(message.get("body", b""))
+        if received > largest:
             return {"type": "http.disconnect"}
         return message
 
     return limited
 
 
-def server_of(app: Any, host: str, port: int, **more: Any) -> uvicorn.Server:
-    """Return a server without a log of requests: addresses can hold what is nobody's business."""
+def server_of(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
+    """Return a server without a log of requests, since addresses can hold private data."""
     config = uvicorn.Config(
         app, host=host, port=port, access_log=False, log_level="warning", server_header=False, date_header=False,
-        timeout_keep_alive=30, **more,
+        timeout_keep_alive=30, **options,
     )  # fmt: skip
     return uvicorn.Server(config)
 

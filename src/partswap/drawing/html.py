@@ -36,7 +36,7 @@ from partswap.results.words import percent
 #: Edits that a card shows before it folds the others away; the one that flips the decision stays in sight.
 FOLDED_AFTER = 6
 
-#: What says that a notebook or page is dark: JupyterLab and Notebook 7, VS Code, Colab, documentation themes.
+#: Selectors of dark notebooks and pages: JupyterLab and Notebook 7, VS Code, Colab, documentation themes.
 DARK_PLACES = (
     '[data-jp-theme-light="false"]', ".vscode-dark", ".vscode-high-contrast", '[theme="dark"]', '[data-theme="dark"]',
 )  # fmt: skip
@@ -102,39 +102,39 @@ def counterfactual_html(cf: Counterfactual) -> str:
     )
 
 
-def _open_edits(cf: Counterfactual) -> set[int]:
+def _unfolded_edits(cf: Counterfactual) -> set[int]:
     """Return the edits that are not folded away."""
     return {*range(min(len(cf), FOLDED_AFTER)), *([cf.flip - 1] if cf.flip is not None and cf.edits else [])}
 
 
 def _figures_html(cf: Counterfactual) -> str:
     """Return the query and the distractors; those that only folded edits use are folded, too."""
-    sights = _open_edits(cf)
+    unfolded = _unfolded_edits(cf)
     query, *distractors = panels_of(cf)
     figures, folded = [_figure(cf, *query)], list[str]()
     for panel in distractors:
-        in_sight = any(number in sights for number, _ in panel[3])
-        (figures if in_sight else folded).append(_figure(cf, *panel))
+        is_unfolded = any(number in unfolded for number, _ in panel[3])
+        (figures if is_unfolded else folded).append(_figure(cf, *panel))
     rows = [f'<div class="ps-row">{"".join(row)}</div>' for row in (figures, folded)]
     return rows[0] + (_folded(len(folded), "distractor", rows[1]) if folded else "")
 
 
 def _trace_html(cf: Counterfactual) -> str:
     """Return the probability before all edits and after each of them."""
-    sights = _open_edits(cf)
+    unfolded = _unfolded_edits(cf)
     parts = [_step_html(cf, cf.before, None, says=True)]
     rows = [
-        (number in sights, _step_html(cf, step, number, says=step.predicted != last.predicted))
+        (number in unfolded, _step_html(cf, step, number, says=step.predicted != last.predicted))
         for number, (last, step) in enumerate(zip((cf.before, *cf.trace), cf.trace, strict=False))
     ]
-    for in_sight, group in groupby(rows, key=itemgetter(0)):
+    for is_unfolded, group in groupby(rows, key=itemgetter(0)):
         content = [row for _, row in group]
-        parts += content if in_sight else [_folded(len(content), "edit", "".join(content))]
+        parts += content if is_unfolded else [_folded(len(content), "edit", "".join(content))]
     return "".join(parts)
 
 
 def _folded(count: int, what: str, content: str) -> str:
-    """Return what is seen on a click."""
+    """Return content that is folded away until its summary is clicked."""
     summary = f"{count} more {what}{'' if count == 1 else 's'}"
     return f'<details class="ps-more"><summary>{summary}</summary>{content}</details>'
 
@@ -231,11 +231,11 @@ def _step_html(cf: Counterfactual, step: Step, number: int | None, *, says: bool
     """Return one row of the trace; what the model says is written only where it changes."""
     flip = " class='ps-flip'" if step.predicted == cf.target else ""
     moment = "before" if number is None else f"after edit {number + 1}"
-    own = ""
+    original = ""
     if step.original_class_probability is not None:
-        whose = "" if step.predicted == cf.query_class else f"{html.escape(cf.class_name(cf.query_class))} "
-        own = f" ({whose}{_percent(step.original_class_probability)})"
-    line = f"{moment} the model says {html.escape(cf.class_name(step.predicted))}{own}"
+        name = "" if step.predicted == cf.query_class else f"{html.escape(cf.class_name(cf.query_class))} "
+        original = f" ({name}{_percent(step.original_class_probability)})"
+    line = f"{moment} the model says {html.escape(cf.class_name(step.predicted))}{original}"
     notes = [*([] if number is None else [_places_html(cf, number)]), *([line] if says else [])]
     style = f"background:{edit_color(number)};color:{EDIT_INK}" if number is not None else ""
     dot = "" if number is None else number + 1

@@ -18,7 +18,7 @@ from partswap.cut.network import Cut
 from partswap.errors import SettingError
 from partswap.evaluators import Activation, log_probabilities
 from partswap.inputs.preprocess import Preprocess
-from partswap.pixels.composite import USUAL, Pair, Paste, Pixels, paste_cells, pixels_of
+from partswap.pixels.composite import DEFAULT_PASTE, Pair, Paste, Pixels, paste_cells, pixels_of
 from partswap.results.counterfactual import Counterfactual, PixelCheck
 
 
@@ -35,7 +35,7 @@ class PixelChecker:
         What the model sees of them, all of one size.
     target : int
         The class it should say.
-    how : Paste
+    paste : Paste
         How regions are pasted.
     batch_size : int
         Composites that go through the network at once.
@@ -52,12 +52,12 @@ class PixelChecker:
         target: int,
         *,
         device: torch.device | str = "cpu",
-        how: Paste = USUAL,
+        paste: Paste = DEFAULT_PASTE,
         batch_size: int = 32,
         activation: Activation = "softmax",
     ) -> None:
         self.cut, self.preprocess, self.device = cut, preprocess, device
-        self.how, self.target, self.batch_size, self.activation = how, target, batch_size, activation
+        self.paste, self.target, self.batch_size, self.activation = paste, target, batch_size, activation
         self.query = pixels_of(query)
         self.distractors = [pixels_of(image) for image in distractors]
         #: How many images went through the whole network.
@@ -69,14 +69,14 @@ class PixelChecker:
         return float(self._probabilities([self.query])[0, self.target])
 
     def __call__(self, sets: Sequence[Sequence[Pair]]) -> list[PixelCheck]:
-        """Return what the network makes of the composite of each set of edits."""
+        """Return the pixel check of each set of edits."""
         grid = self.cut.grid
-        made = [paste_cells(self.query, self.distractors, pairs, grid, self.how) for pairs in sets]
-        if not made:
+        composites = [paste_cells(self.query, self.distractors, pairs, grid, self.paste) for pairs in sets]
+        if not composites:
             return []
-        said = self._probabilities(made)
-        predicted = said.argmax(1).tolist()
-        after = said[:, self.target].tolist()
+        probabilities = self._probabilities(composites)
+        predicted = probabilities.argmax(1).tolist()
+        after = probabilities[:, self.target].tolist()
         return [PixelCheck(self.before, p, k, k == self.target) for p, k in zip(after, predicted, strict=True)]
 
     def _probabilities(self, pictures: Sequence[Pixels]) -> Tensor:
@@ -104,13 +104,15 @@ def with_check(cf: Counterfactual, check: PixelCheck, names: Sequence[str] | Non
 
 
 def random_pairs(cf: Counterfactual, seed: int, *, cells: bool = True) -> list[Pair]:
-    """Return a control: as many swaps as the counterfactual has, donors drawn from its distractors at random.
+    """Return a control: as many swaps as the counterfactual has, distractor cells drawn at random.
 
     With `cells`, the query's cells are drawn, too; without, they are the counterfactual's.
     """
     if seed < 0:
         raise SettingError(f"seed is {seed}.", "Use 0 or more.")
     rng = np.random.default_rng(seed)
-    mine = rng.choice(cf.grid.cells, len(cf), replace=False).tolist() if cells else [e.query_cell for e in cf.edits]
-    theirs = rng.integers(cf.grid.cells * cf.distractors, size=len(cf)).tolist()
-    return list(zip(mine, theirs, strict=True))
+    query_cells = [edit.query_cell for edit in cf.edits]
+    if cells:
+        query_cells = rng.choice(cf.grid.cells, len(cf), replace=False).tolist()
+    distractor_cells = rng.integers(cf.grid.cells * cf.distractors, size=len(cf)).tolist()
+    return list(zip(query_cells, distractor_cells, strict=True))

@@ -1,6 +1,6 @@
 """Edits in pixels: the image regions of a counterfactual pasted into the query, and regions outlined.
 
-An edit swaps a cell of a feature grid. The nearest thing in the image is a patch around the cell's centre: somewhat
+An edit swaps a cell of a feature grid. The nearest thing in the image is a patch around the cell's center: somewhat
 larger than the cell, since a cell sees more than its square, and with soft edges, since a hard edge is a feature, too.
 """
 
@@ -22,26 +22,26 @@ Pixels = NDArray[np.uint8]
 #: ``(query cell, distractor cell)``, both flat indices.
 Pair = tuple[int, int]
 #: Left, top, right, bottom as shares of the sides.
-Box = tuple[float, float, float, float]
-#: Radius of the blur, as a share of the side: outlines stay, marks and colours of parts do not.
+RelativeBox = tuple[float, float, float, float]
+#: Radius of the blur, as a share of the side: outlines stay, marks and colors of parts do not.
 BLUR = 0.035
-#: Contrast is changed by no more than this factor when colours are matched.
+#: Contrast is changed by no more than this factor when colors are matched.
 CONTRAST = 2.0
 
 
 @dataclass(frozen=True)
 class Paste:
-    """How regions are pasted.
+    """Settings of pasting.
 
     Attributes
     ----------
     scale : float
         Side of a patch, in cells.
     feather : float
-        Share of a patch, from its edge to its centre, over which it fades into the query; 0 is a hard edge. A cell
+        Share of a patch, from its edge to its center, over which it fades into the query; 0 is a hard edge. A cell
         itself is covered fully as long as this is at most ``1 - 1 / scale``.
     match : bool
-        Whether a patch takes the mean and contrast of the query's colours in the ring between the cell and the edge.
+        Whether a patch takes the mean and contrast of the query's colors in the ring between the cell and the edge.
     """
 
     scale: float = 2.0
@@ -58,16 +58,16 @@ class Paste:
                 raise SettingError(f"{name} is {getattr(self, name)!r}.", fix)
 
 
-USUAL = Paste()
+DEFAULT_PASTE = Paste()
 
 
 def paste_cells(
-    query: Pixels, distractors: Sequence[Pixels], pairs: Sequence[Pair], grid: GridShape, how: Paste = USUAL
+    query: Pixels, distractors: Sequence[Pixels], pairs: Sequence[Pair], grid: GridShape, paste: Paste = DEFAULT_PASTE
 ) -> Pixels:
     """Return the query ``(H, W, 3)`` with a patch of a distractor for every edit.
 
     The result depends on the set of edits, not on their order: where patches overlap, a pixel is of the one whose
-    centre is nearest. Patches end at the borders of both images.
+    center is nearest. Patches end at the borders of both images.
     """
     high, wide = query.shape[:2]
     for other in distractors:
@@ -76,38 +76,42 @@ def paste_cells(
                 f"a distractor has {other.shape[1]} x {other.shape[0]} pixels, the query {wide} x {high}.",
                 "Use the parts that the model sees, which have one size.",
             )
-    made = query.astype(np.float32)
+    result = query.astype(np.float32)
     closest = np.zeros((high, wide), np.float32)
     down, across = high / grid.h, wide / grid.w
-    for cell, donor in sorted(pairs):
+    for cell, distractor_cell in sorted(pairs):
         row, col = grid.row_col(cell)
-        image, drow, dcol = grid.locate(donor)
-        dy, dx = round((drow - row) * down), round((dcol - col) * across)
-        half = how.scale * down / 2, how.scale * across / 2
+        image, row_from, col_from = grid.locate(distractor_cell)
+        dy, dx = round((row_from - row) * down), round((col_from - col) * across)
+        half = paste.scale * down / 2, paste.scale * across / 2
         ys, near_y = _reach((row + 0.5) * down, half[0], high, dy)
         xs, near_x = _reach((col + 0.5) * across, half[1], wide, dx)
-        near = np.minimum(near_y[:, None], near_x[None, :])  # 1 at the centre, 0 at the edge
-        mine = query[ys, xs]
-        theirs = distractors[image][_moved(ys, dy), _moved(xs, dx)].astype(np.float32)
-        if how.match:
-            theirs = _matched(theirs, mine, near < 1 - 1 / max(how.scale, 1))
-        cover = np.minimum(near / how.feather, 1) if how.feather else np.ones_like(near)
+        near = np.minimum(near_y[:, None], near_x[None, :])  # 1 at the center, 0 at the edge
+        under = query[ys, xs]
+        patch = distractors[image][_moved(ys, dy), _moved(xs, dx)].astype(np.float32)
+        if paste.match:
+            patch = _with_colors_of(under, patch, near < 1 - 1 / max(paste.scale, 1))
+        cover = np.minimum(near / paste.feather, 1) if paste.feather else np.ones_like(near)
         cover = cover[..., None]
-        blended = np.where(cover == 1, theirs, cover * theirs + (1 - cover) * mine)
+        blended = np.where(cover == 1, patch, cover * patch + (1 - cover) * under)
         wins = near > closest[ys, xs]
-        made[ys, xs][wins] = blended[wins]
+        result[ys, xs][wins] = blended[wins]
         closest[ys, xs][wins] = near[wins]
-    return np.clip(np.rint(made), 0, 255).astype(np.uint8)
+    return np.clip(np.rint(result), 0, 255).astype(np.uint8)
 
 
 def composite(
-    query: Image.Image, distractors: Sequence[Image.Image], pairs: Sequence[Pair], grid: GridShape, how: Paste = USUAL
+    query: Image.Image,
+    distractors: Sequence[Image.Image],
+    pairs: Sequence[Pair],
+    grid: GridShape,
+    paste: Paste = DEFAULT_PASTE,
 ) -> Image.Image:
     """Return `paste_cells` of images; only distractors that a region is taken from are looked at."""
-    used = {grid.split(donor)[0] for _, donor in pairs}
+    used = {grid.split(cell)[0] for _, cell in pairs}
     blank = np.zeros((query.height, query.width, 3), np.uint8)
     others = [pixels_of(image) if k in used else blank for k, image in enumerate(distractors)]
-    return Image.fromarray(paste_cells(pixels_of(query), others, pairs, grid, how))
+    return Image.fromarray(paste_cells(pixels_of(query), others, pairs, grid, paste))
 
 
 def composite_edits(
@@ -123,49 +127,54 @@ def pixels_of(image: Image.Image) -> Pixels:
     return np.asarray(image.convert("RGB"))
 
 
-def _reach(centre: float, half: float, side: int, shift: int) -> tuple[slice, NDArray[np.float32]]:
-    """Return the pixels of a patch along one axis, inside both images, and how near each is to the centre (0 to 1)."""
+def _reach(center: float, half: float, side: int, shift: int) -> tuple[slice, NDArray[np.float32]]:
+    """Return the pixels of a patch along one axis, inside both images, and how near each is to the center (0 to 1)."""
     low, high = max(0, -shift), min(side, side - shift)
-    start, stop = max(low, round(centre - half)), min(high, round(centre + half))
+    start, stop = max(low, round(center - half)), min(high, round(center + half))
     places = np.arange(start, stop, dtype=np.float32) + 0.5
-    return slice(start, stop), np.maximum(1 - np.abs(places - centre) / half, 1e-6, dtype=np.float32)
+    return slice(start, stop), np.maximum(1 - np.abs(places - center) / half, 1e-6, dtype=np.float32)
 
 
 def _moved(places: slice, shift: int) -> slice:
     return slice(places.start + shift, places.stop + shift)
 
 
-def _matched(theirs: NDArray[np.float32], mine: Pixels, ring: NDArray[np.bool_]) -> NDArray[np.float32]:
+def _with_colors_of(under: Pixels, patch: NDArray[np.float32], ring: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Return a patch with the mean and the contrast that the query has in the ring around."""
     if not ring.any():
-        return theirs
-    around, own = mine[ring].astype(np.float32), theirs[ring]
-    gain = np.clip((around.std(0) + 1) / (own.std(0) + 1), 1 / CONTRAST, CONTRAST)
-    return np.asarray((theirs - own.mean(0)) * gain + around.mean(0), np.float32)
+        return patch
+    around, inside = under[ring].astype(np.float32), patch[ring]
+    gain = np.clip((around.std(0) + 1) / (inside.std(0) + 1), 1 / CONTRAST, CONTRAST)
+    return np.asarray((patch - inside.mean(0)) * gain + around.mean(0), np.float32)
 
 
-def highlighted(picture: Image.Image, box: Box) -> Image.Image:
+def highlighted(picture: Image.Image, box: RelativeBox) -> Image.Image:
     """Return the picture, blurred but for a region, which is outlined."""
     return outlined(picture, [box], ["#ffffff"], blur=True)
 
 
 def outlined(
-    picture: Image.Image, boxes: Sequence[Box], colors: Sequence[str], *, blur: bool = False, inset: bool = False
+    picture: Image.Image,
+    boxes: Sequence[RelativeBox],
+    colors: Sequence[str],
+    *,
+    blur: bool = False,
+    inset: bool = False,
 ) -> Image.Image:
     """Return the picture with regions outlined, everything else blurred if that is asked for.
 
-    Outlines lie around the regions, or inside them (`inset`), so that those of neighbours stay apart.
+    Outlines lie around the regions, or inside them (`inset`), so that those of neighbors stay apart.
     """
     width, height = picture.size
-    made = picture.convert("RGB")
+    drawing = picture.convert("RGB")
     places = [[round(v * side) for v, side in zip(box, (width, height) * 2, strict=True)] for box in boxes]
     if blur:
-        sharp, made = made, made.filter(ImageFilter.GaussianBlur(BLUR * max(width, height)))
+        sharp, drawing = drawing, drawing.filter(ImageFilter.GaussianBlur(BLUR * max(width, height)))
         for left, top, right, bottom in places:
-            made.paste(sharp.crop((left, top, right, bottom)), (left, top))
+            drawing.paste(sharp.crop((left, top, right, bottom)), (left, top))
     else:
-        made = made.copy()
-    draw = ImageDraw.Draw(made)
+        drawing = drawing.copy()
+    draw = ImageDraw.Draw(drawing)
     line = max(2, round(max(width, height) / 120))
     # Two rings, light and dark: they are seen on any picture, and by any eye.
     for (left, top, right, bottom), color in zip(places, colors, strict=True):
@@ -176,4 +185,4 @@ def outlined(
             draw.rectangle(
                 (*corner, min(right + far, width) - 1, min(bottom + far, height) - 1), outline=paint, width=thick
             )
-    return made
+    return drawing

@@ -240,7 +240,7 @@ def test_the_note_says_how_the_nearest_class_was_chosen(whole_run, tmp_path):
     assert "the one with the most similar attributes" in collect_runs([folder]).note
 
 
-def test_the_page_has_the_colours_of_every_surface(tmp_path):
+def test_the_page_has_the_colors_of_every_surface(tmp_path):
     page = write_report(make_report(3), tmp_path / "page.html").read_text()
     assert f"--target:light-dark({TARGET},{TARGET_DARK});" in page
     assert "--flip: var(--target);" in page

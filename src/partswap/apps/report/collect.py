@@ -37,7 +37,7 @@ NOTHING = CellFacts(None, None, None)
 
 
 class AnnotationReader(AnnotationCache):
-    """Facts of images of which some also become pictures, so that each is read once."""
+    """Reads the annotations of images; images in `wanted` become pictures of the report at the same time."""
 
     def __init__(self, report: ReportData, run: Run, data: Dataset) -> None:
         super().__init__(data, run.open_preprocess(), GridShape(*run.record["grid"]))
@@ -58,24 +58,24 @@ class AnnotationReader(AnnotationCache):
         """Return the number of an image's picture."""
         self.wanted.add(index)
         self[index]
-        found = self.thumbnails.find((*self.kind, index))
-        assert found is not None
-        return found
+        number = self.thumbnails.find((*self.kind, index))
+        assert number is not None
+        return number
 
 
 def collect_runs(
     folders: Sequence[str | Path], *, title: str = "", words: str | Path | None = None, track: Track = no_progress
 ) -> ReportData:
-    """Return what runs found, explanations of the same image side by side.
+    """Return a report of runs, with the explanations of the same image side by side.
 
     Parameters
     ----------
     folders : sequence of path
-        What ``partswap run`` wrote, finished or not. A run without any explanation is an error.
+        Folders that ``partswap run`` wrote, finished or not. A run without any explanation is an error.
     title : str
         Of the page; by default it names data and model.
     words : path, optional
-        What ``partswap train words`` made for the classifier: explanations are put into words, too.
+        The folder that ``partswap train words`` wrote for the classifier: explanations are put into words, too.
     track : Track
         Shows progress.
     """
@@ -85,34 +85,35 @@ def collect_runs(
     if twice := [str(path) for path, count in Counter(p.resolve() for p in paths).items() if count > 1]:
         raise SettingError(f"{twice[0]} is given twice.", "Name every run once.")
     runs = [read_run(path) for path in paths]
-    found = [_explanations(run) for run in runs]
+    explanations = [_explanations(run) for run in runs]
     labels = run_labels(paths)
-    titles = source_titles(runs, found, labels)
+    titles = source_titles(runs, explanations, labels)
     report = ReportData(title or _title(runs))
     models = _add_models(report, runs, labels)
     opened: dict[str, Dataset] = {}
-    looked: dict[Hashable, AnnotationReader] = {}
-    for number, (run, methods) in enumerate(zip(runs, found, strict=True)):
+    readers: dict[Hashable, AnnotationReader] = {}
+    for number, (run, methods) in enumerate(zip(runs, explanations, strict=True)):
         report.notices += _unfinished(run, methods)
         report.notices += [text for text in run.record.get("doubts", ()) if text not in report.notices]
         fingerprint = run.record["fingerprints"]["data"]
         if fingerprint not in opened:
             with step(track, f"opening the data set of {run.folder}"):
                 opened[fingerprint] = run.open_data()
-        seen = AnnotationReader(report, run, opened[fingerprint])
-        seen = looked.setdefault((*seen.kind, seen.grid), seen)  # what one run looked at the next need not read
-        scores = _scores(run, methods, seen, track)
-        teller = None if words is None else _teller(run, seen.data, words, track)
+        reader = AnnotationReader(report, run, opened[fingerprint])
+        # Runs of the same images and grid read them once.
+        reader = readers.setdefault((*reader.kind, reader.grid), reader)
+        scores = _scores(run, methods, reader, track)
+        describer = None if words is None else _describer(run, reader.data, words, track)
         with track(f"pictures of {labels[number]}", sum(map(len, methods.values()))) as advance:
             for method, explained in methods.items():
                 label = labels[number] if len(runs) > 1 else ""
                 report.sources.append(
-                    ReportedMethod(titles[number, method], label, method, seen.grid, scores[method], models[number])
+                    ReportedMethod(titles[number, method], label, method, reader.grid, scores[method], models[number])
                 )
                 for task, cf in explained.values():
-                    if teller is not None:
-                        cf = replace(cf, words=teller.words(task, cf))
-                    _add(report, fingerprint, seen, task, cf)
+                    if describer is not None:
+                        cf = replace(cf, words=describer.words(task, cf))
+                    _add(report, fingerprint, reader, task, cf)
                     advance(1)
     report.note = _note(runs, report)
     return report
@@ -141,38 +142,40 @@ def _add_models(report: ReportData, runs: Sequence[Run], labels: Sequence[str]) 
 
 
 def _explanations(run: Run) -> dict[str, Explained]:
-    """Return what the methods of a run found, without those that found nothing yet."""
-    found = {method: run.explained(method) for method in run.methods}
-    if not any(found.values()):
+    """Return the explanations of a run by method, without methods that have none yet."""
+    explanations = {method: run.explained(method) for method in run.methods}
+    if not any(explanations.values()):
         raise PartswapError(
             f"{run.folder} holds no explanation yet (0 of {run.record['tasks'] * len(run.methods)}).",
             "Run the command that began it again: it goes on where it was.",
         )
-    return {method: explained for method, explained in found.items() if explained}
+    return {method: explained for method, explained in explanations.items() if explained}
 
 
-def _teller(run: Run, data: Dataset, words: str | Path, track: Track) -> RunWords:
-    """Return what puts the explanations of a run into words; the features are those of the run, from the cache."""
-    bench = open_run_context(run.config.with_(auxiliary=None), track)
-    return RunWords(replace(bench, data=data, layer=run.record["layer"]), open_words_writer(words))
+def _describer(run: Run, data: Dataset, words: str | Path, track: Track) -> RunWords:
+    """Return what puts the explanations of a run into words; it uses the cached features of the run."""
+    context = open_run_context(run.config.with_(auxiliary=None), track)
+    return RunWords(replace(context, data=data, layer=run.record["layer"]), open_words_writer(words))
 
 
-def _unfinished(run: Run, found: Mapping[str, Explained]) -> list[str]:
+def _unfinished(run: Run, explanations: Mapping[str, Explained]) -> list[str]:
     tasks = run.record["tasks"]
-    missing = [f"{m} has {len(found.get(m, ()))} of {tasks}" for m in run.methods if len(found.get(m, ())) < tasks]
+    counts = {method: len(explanations.get(method, ())) for method in run.methods}
+    missing = [f"{method} has {count} of {tasks}" for method, count in counts.items() if count < tasks]
     if not missing:
         return []
     return [f"{run.folder.name} is unfinished: {', '.join(missing)} explanations. Numbers will change when it is done."]
 
 
-def _add(report: ReportData, fingerprint: str, seen: AnnotationReader, task: Task, cf: Counterfactual) -> None:
-    data, used = seen.data, set(used_distractors(cf))
-    donors = task.distractors[: cf.distractors]
-    shown = PictureNumbers(
-        seen.picture(task.query), [seen.picture(k) if place in used else None for place, k in enumerate(donors)]
+def _add(report: ReportData, fingerprint: str, reader: AnnotationReader, task: Task, cf: Counterfactual) -> None:
+    data, used = reader.data, set(used_distractors(cf))
+    distractors = task.distractors[: cf.distractors]
+    pictures = PictureNumbers(
+        reader.picture(task.query),
+        [reader.picture(k) if place in used else None for place, k in enumerate(distractors)],
     )
-    # Only distractors that gave a cell are looked at: the others may be thousands of files.
-    facts = [seen[k] if place in used else NOTHING for place, k in enumerate(donors)]
+    # Only distractors that gave a cell are readers at: the others may be thousands of files.
+    facts = [reader[k] if place in used else NOTHING for place, k in enumerate(distractors)]
     label = data.label(task.query)
     differing = data.differing_parts(cf.query_class if label == task.target else label, task.target)
     case = report.case((fingerprint, task.query), data.image_name(task.query), str(data.classes[label]))
@@ -180,26 +183,26 @@ def _add(report: ReportData, fingerprint: str, seen: AnnotationReader, task: Tas
         len(report.sources) - 1,
         case,
         cf,
-        Evidence(seen[task.query], facts, differing),
-        shown,
+        Evidence(reader[task.query], facts, differing),
+        pictures,
         mistake=label == task.target,
     )
 
 
 def _scores(
-    run: Run, found: Mapping[str, Explained], seen: AnnotationReader, track: Track
+    run: Run, explanations: Mapping[str, Explained], reader: AnnotationReader, track: Track
 ) -> dict[str, dict[str, Score]]:
-    """Return the metrics of a run: those it computed itself, or of what is there if it is unfinished."""
+    """Return the metrics of a run by method: those it wrote, or of the explanations that an unfinished run has."""
     path = run.folder / "metrics.json"
     if path.exists() and run.complete:
         stored = read_json(path)
-        return {m: {name: _score(values) for name, values in stored[m].items()} for m in found}
+        return {m: {name: _score(values) for name, values in stored[m].items()} for m in explanations}
     scores = {}
-    for method, explained in found.items():
+    for method, explained in explanations.items():
         for task, cf in explained.values():
-            seen.wanted |= {task.query, *(task.distractors[k] for k in used_distractors(cf))}
-        explanations = tracked(explained.values(), f"metrics of {method}", track)
-        rows = [(cf, seen.evidence(task, cf.query_class)) for task, cf in explanations]
+            reader.wanted |= {task.query, *(task.distractors[k] for k in used_distractors(cf))}
+        pairs = tracked(explained.values(), f"metrics of {method}", track)
+        rows = [(cf, reader.evidence(task, cf.query_class)) for task, cf in pairs]
         scores[method] = score_all(rows, resamples=RESAMPLES)
     return scores
 
@@ -225,12 +228,12 @@ def run_labels(paths: Sequence[Path]) -> list[str]:
 
 
 def source_titles(
-    runs: Sequence[Run], found: Sequence[Mapping[str, Explained]], labels: Sequence[str]
+    runs: Sequence[Run], explanations: Sequence[Mapping[str, Explained]], labels: Sequence[str]
 ) -> dict[tuple[int, str], str]:
     """Return a title for every method of every run: the run is named only where it is needed."""
-    plain = {(n, m): METHODS.get(m).title for n, methods in enumerate(found) for m in methods}
-    often = Counter(plain.values())
-    return {key: title if often[title] == 1 else f"{title} ({labels[key[0]]})" for key, title in plain.items()}
+    titles = {(n, m): METHODS.get(m).title for n, methods in enumerate(explanations) for m in methods}
+    counts = Counter(titles.values())
+    return {key: title if counts[title] == 1 else f"{title} ({labels[key[0]]})" for key, title in titles.items()}
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -244,7 +247,7 @@ def _model_name(run: Run) -> str:
 
 
 def _note(runs: Sequence[Run], report: ReportData) -> str:
-    """Return in words which images are explained, and towards which classes."""
+    """Return sentences on which images are explained, and towards which classes."""
     right, wrong = (
         len({e["case"] for e in report.explanations if bool(e.get("mistake")) == mistake}) for mistake in (False, True)
     )

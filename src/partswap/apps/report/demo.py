@@ -28,7 +28,8 @@ def collect_demo(result: DemoResult, *, title: str = "partswap on the aviary") -
         for number, (cf, evidence) in enumerate(rows):
             assert cf.pictures is not None
             used = set(used_distractors(cf))
-            donors = [picture(im) if k in used else None for k, im in enumerate(cf.pictures.distractors)]
+            distractors = [picture(im) if k in used else None for k, im in enumerate(cf.pictures.distractors)]
             case = report.case(number, f"bird {number + 1}")
-            report.add(len(report.sources) - 1, case, cf, evidence, PictureNumbers(picture(cf.pictures.query), donors))
+            numbers = PictureNumbers(picture(cf.pictures.query), distractors)
+            report.add(len(report.sources) - 1, case, cf, evidence, numbers)
     return report

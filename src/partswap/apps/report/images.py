@@ -1,4 +1,4 @@
-"""Thumbnails: what the model saw, small, each image once."""
+"""Thumbnails of what the model sees, each image once."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ QUALITY = 82
 
 @dataclass
 class Thumbnails:
-    """Pictures as JPEG, in the order they were added; a picture with a known key is not added again."""
+    """Pictures as JPEG, in the order they were added; a key is added once."""
 
     files: list[bytes] = field(default_factory=list, repr=False)
     sizes: list[tuple[int, int]] = field(default_factory=list, repr=False)
-    _known: dict[Hashable, int] = field(default_factory=dict, repr=False)
+    _numbers: dict[Hashable, int] = field(default_factory=dict, repr=False)
 
     def find(self, key: Hashable) -> int | None:
         """Return the number of a picture, None if it is not there."""
-        return self._known.get(key)
+        return self._numbers.get(key)
 
     def add(self, key: Hashable, image: Image.Image) -> int:
-        """Return the number of a picture, which is added unless its key is known."""
-        if key not in self._known:
+        """Return the number of a picture, which is added unless its key is there."""
+        if key not in self._numbers:
             data, size = thumbnail(image)
             self.files.append(data)
             self.sizes.append(size)
-            self._known[key] = len(self.files) - 1
-        return self._known[key]
+            self._numbers[key] = len(self.files) - 1
+        return self._numbers[key]
 
     def __len__(self) -> int:
         return len(self.files)

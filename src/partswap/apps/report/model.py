@@ -1,4 +1,4 @@
-"""What a report holds: plain records, gathered one explanation at a time."""
+"""The data of a report: plain records, added one explanation at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGITS = 5
 
 
 class NameTable:
-    """Names with a number each, in the order they were first seen."""
+    """Names, numbered in the order in which they were added."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -38,7 +38,7 @@ class NameTable:
 
 @dataclass(frozen=True)
 class ReportedMethod:
-    """Where explanations come from: a method of a run."""
+    """The source of explanations: a method of a run."""
 
     title: str
     run: str  #: name of the run, empty if there is only one
@@ -50,7 +50,7 @@ class ReportedMethod:
 
 @dataclass(frozen=True)
 class ModelMistakes:
-    """What one model takes for what."""
+    """The mistakes of one model."""
 
     title: str  #: of the model, empty if there is only one
     confusion: Confusion | None = None
@@ -80,7 +80,7 @@ class ReportData:
     explanations: list[dict[str, Any]] = field(default_factory=list, repr=False)
     #: Parts in which two classes truly differ, by their numbers.
     truths: dict[tuple[int, int], list[str]] = field(default_factory=dict, repr=False)
-    #: What each of the models takes for what.
+    #: The mistakes of each of the models.
     mistakes: list[ModelMistakes] = field(default_factory=list, repr=False)
     #: How easy each explanation is to read.
     clarities: list[Clarity] = field(default_factory=list, repr=False)
@@ -94,8 +94,8 @@ class ReportData:
         """Return the number of a query; explanations of one query stand side by side."""
         if key not in self._cases:
             self._cases[key] = len(self.cases)
-            known = {} if truth is None else {"truth": self.classes.number(truth)}
-            self.cases.append({"name": name, **known})
+            label = {} if truth is None else {"truth": self.classes.number(truth)}
+            self.cases.append({"name": name, **label})
         return self._cases[key]
 
     def add(
@@ -104,24 +104,24 @@ class ReportData:
         case: int,
         cf: Counterfactual,
         evidence: Evidence,
-        shown: PictureNumbers,
+        pictures: PictureNumbers,
         *,
         mistake: bool = False,
     ) -> None:
-        """Add an explanation, with what is known about its images.
+        """Add an explanation with the annotations of its images.
 
         `mistake` says that the model gets the query wrong: the target then is the true class, not a nearest class.
         """
-        own, target = (self.classes.number(cf.class_name(k)) for k in (cf.query_class, cf.target))
+        original, target = (self.classes.number(cf.class_name(k)) for k in (cf.query_class, cf.target))
         steps = (cf.before, *cf.trace)
         record: dict[str, Any] = {
             "case": case,
             "source": source,
-            "from": own,
+            "from": original,
             "to": target,
             "flipped": cf.flipped,
-            "image": shown.query,
-            "edits": [[e.query_cell, shown.distractors[e.distractor_image], e.image_cell] for e in cf.edits],
+            "image": pictures.query,
+            "edits": [[e.query_cell, pictures.distractors[e.distractor_image], e.image_cell] for e in cf.edits],
             "p": [round(step.target_probability, DIGITS) for step in steps],
             "said": [self.classes.number(cf.class_name(step.predicted)) for step in steps],
         }
@@ -136,7 +136,7 @@ class ReportData:
         if all(side is not None for side in sides):
             record["parts"] = [[self._numbers(names) for names in side] for side in sides if side is not None]
         if evidence.differing is not None:
-            self.truths[own, target] = sorted(evidence.differing)
+            self.truths[original, target] = sorted(evidence.differing)
         if cf.words is not None:
             record["words"] = {"text": cf.words.sentence, "stated": bool(cf.words.stated)}
         if (checked := self._checked(cf)) is not None:
@@ -164,15 +164,15 @@ class ReportData:
 
     def _checked(self, cf: Counterfactual) -> dict[str, Any] | None:
         """Return the pixel check of an explanation: what the whole network says of the pasted image."""
-        found = cf.pixel
-        if found is None:
+        check = cf.pixel
+        if check is None:
             return None
-        said = self.classes.number(cf.class_name(found.predicted))
-        before, after = (round(p, DIGITS) for p in (found.before, found.after))
-        return {"before": before, "after": after, "said": said, "flipped": bool(found.flipped)}
+        predicted = self.classes.number(cf.class_name(check.predicted))
+        before, after = (round(p, DIGITS) for p in (check.before, check.after))
+        return {"before": before, "after": after, "said": predicted, "flipped": bool(check.flipped)}
 
     def _mistakes(self, source: ReportedMethod) -> list[list[int]] | None:
-        """Return what the model of a source takes for what: true class, what it says, how many images."""
+        """Return the mistakes of a source's model: true class, predicted class, number of images."""
         confusion = None if source.model is None else self.mistakes[source.model].confusion
         if confusion is None:
             return None
@@ -197,5 +197,5 @@ class ReportData:
 
 def parts_of(swap: Swap) -> tuple[list[str], list[str]] | None:
     """Return the parts that both cells of an edit show, the query's first; None if nobody annotated them."""
-    known = swap.shows or swap.keypoints
-    return None if known is None else (sorted(known[0]), sorted(known[1]))
+    parts = swap.shows or swap.keypoints
+    return None if parts is None else (sorted(parts[0]), sorted(parts[1]))

@@ -42,15 +42,15 @@ def draw(
         Of that kind. All of ours take ``width``: "column" (3.25 inches), "page" (6.875) or inches; the figure is then
         laid out for print at that width, with no text below 7 points.
     """
-    chosen = None if path is None else format_of(path, format)
+    file_format = None if path is None else format_of(path, format)
     make = FIGURES.get(kind)
-    known = [p.name for p in inspect.signature(make).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    names = [p.name for p in inspect.signature(make).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for name in options:
-        if name not in known:
-            fix = f"{suggest(name, known)} Options: {', '.join(known) or 'none'}.".strip()
+        if name not in names:
+            fix = f"{suggest(name, names)} Options: {', '.join(names) or 'none'}.".strip()
             raise SettingError(f"a figure of kind {kind!r} has no option {name!r}.", fix)
     cf.drawn()
     figure = make(cf, **options)
-    if path is not None and chosen is not None:
-        save(figure, cf, path, chosen)
+    if path is not None and file_format is not None:
+        save(figure, cf, path, file_format)
     return figure

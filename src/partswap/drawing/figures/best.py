@@ -34,12 +34,12 @@ def best(cf: Counterfactual, *, width: Width = None) -> Figure:
     zoom = (large - page.gap) / 2
     page.heading(cf, _caption(cf), whole=len(cf) == 1)  # what is known of all edits is not true of one
     cell = edit.image_cell
-    donor = pictures.distractors[edit.distractor_image]
+    distractor = pictures.distractors[edit.distractor_image]
     name = cf.class_name(cf.distractor_class(edit.distractor_image))
     label = distractor_label(cf, edit.distractor_image)
     sides = (
         (cf.class_name(cf.query_class), f"query, {place_of(cf, edit.query_cell)}", pictures.query, edit.query_cell),
-        (name, f"{label}, {place_of(cf, cell)}", donor, cell),
+        (name, f"{label}, {place_of(cf, cell)}", distractor, cell),
     )
     column = page.left + 2 * large + arrow + page.gap
     bottom = zoom + page.gap

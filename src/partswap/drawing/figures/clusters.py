@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Distractors that are drawn at least, if there are so many; those that edits use always are.
 DISTRACTORS = 4
-#: How much of a cluster's colour lies over the picture.
+#: How much of a cluster's color lies over the picture.
 COVER = 0.6
 
 
@@ -34,7 +34,7 @@ def clusters(
     count: int = 8,
     width: Width = None,
 ) -> Figure:
-    """Draw every cell in the colour of its cluster; `labels` ``(1 + n, h, w)`` is what `Explainer.clusters` returns."""
+    """Draw every cell in the color of its cluster; `labels` ``(1 + n, h, w)`` is what `Explainer.clusters` returns."""
     if labels is None:
         if explainer is None:
             raise SettingError(
@@ -61,7 +61,7 @@ def clusters(
     same = sum(int(labels[0].flat[e.query_cell]) == int(labels[1:].flat[e.distractor_cell]) for e in cf.edits)
     page.heading(
         cf,
-        f"cells of one colour are of one of {kinds} clusters of the auxiliary's features; {same} of {len(cf)} swaps "
+        f"cells of one color are of one of {kinds} clusters of the auxiliary's features; {same} of {len(cf)} swaps "
         "stay within a cluster",
         whole=False,
     )
@@ -71,7 +71,7 @@ def clusters(
 
 
 def colored(picture: Image.Image, numbers: NDArray[np.integer[Any]], kinds: int) -> Image.Image:
-    """Return a picture, grey, under the colours of its cells' clusters, which are numbered from 0."""
+    """Return a picture, gray, under the colors of its cells' clusters, which are numbered from 0."""
     colors = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in cluster_colors(kinds)], np.uint8)
     over = Image.fromarray(colors[numbers]).resize(picture.size, Image.Resampling.NEAREST)
     return Image.blend(picture.convert("L").convert("RGB"), over, COVER)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Swaps that are drawn, on the screen and in print; the rest are counted.
-SHOWN, SHOWN_IN_PRINT = 15, 6
+DRAWN, DRAWN_IN_PRINT = 15, 6
 
 
 @FIGURES.register("edits")
@@ -29,7 +29,7 @@ def edits(cf: Counterfactual, *, parts: Sequence[str | None] | None = None, widt
     page = FigurePage(width, len(panels))
     page.heading(cf)
     draw_panels(page, cf, panels)
-    numbers = first_edits(cf, SHOWN_IN_PRINT if page.in_print else SHOWN)
+    numbers = first_edits(cf, DRAWN_IN_PRINT if page.in_print else DRAWN)
     # Few swaps are drawn larger.
     across = columns_of(len(numbers), page.columns)
     wide = (page.inner - (across - 1) * page.gap) / across

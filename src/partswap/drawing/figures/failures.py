@@ -1,4 +1,4 @@
-"""Failures: the worst of many counterfactuals, by a rule and not by hand."""
+"""Failures: the worst of many counterfactuals, chosen by a rule."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def failures(
         raise SettingError(f"count is {count!r}.", "Use 1 or more.")
     failed = worst([cf, *others])
     drawn = failed[:count]
-    rows = [[*image_panels(one), *([composite_panel(one)] if one.edits else [])] for one in drawn]
+    rows = [[*image_panels(each), *([composite_panel(each)] if each.edits else [])] for each in drawn]
     page = FigurePage(width, max(map(len, rows), default=1), fewest=4)
     title = f"{len(failed)} of {1 + len(others)} explanations {'fails' if len(failed) == 1 else 'fail'}"
-    checked = sum(one.pixel is not None for one in (cf, *others))
+    checked = sum(each.pixel is not None for each in (cf, *others))
     title += f"; the worst {len(drawn)}" if len(failed) > len(drawn) else ""
     rule = f"Worst first, by this rule: {RULE}." if drawn else "Every one flips the decision"
     rule += "" if drawn else f", and all {checked} that were checked hold in pixels." if checked else "."
     page.y += page.text(page.left, page.y, title, width=page.inner, size=page.look.title, weight="bold")
     page.y += page.text(page.left, page.y, rule, width=page.inner, lines=3, color=NOTE) + page.gap
-    for number, (one, panels) in enumerate(zip(drawn, rows, strict=True), 1):
-        heading = f"{number}. {one.class_name(one.query_class)} → {one.class_name(one.target)}: {reason(one)}"
+    for number, (each, panels) in enumerate(zip(drawn, rows, strict=True), 1):
+        heading = f"{number}. {each.class_name(each.query_class)} → {each.class_name(each.target)}: {reason(each)}"
         page.y += page.text(page.left, page.y, heading, width=page.inner, lines=2, weight="bold") + 0.05
-        draw_panels(page, one, panels)
+        draw_panels(page, each, panels)
     page.y -= page.gap
     return page.done()
 

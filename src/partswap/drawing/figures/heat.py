@@ -21,9 +21,9 @@ from partswap.results.counterfactual import Counterfactual
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Colours from nothing to much: of even lightness, so that they read the same for every eye and in grey.
+#: Colors from nothing to much: of even lightness, so that they read the same for every eye and in gray.
 COLORS = "cividis"
-#: How much of a map's colour lies over the picture, and the grey under the colours of the legend.
+#: How much of a map's color lies over the picture, and the gray under the colors of the legend.
 COVER, MIDDLE = 0.55, 128
 
 
@@ -40,7 +40,7 @@ def heat(
         if values.shape != tuple(cf.grid):
             raise ShapeError(f"the map {name!r} has shape {values.shape}.", f"Give one number per cell: {cf.grid}.")
     pictures = cf.drawn()
-    donor = next(iter(used_distractors(cf)), 0)
+    distractor = next(iter(used_distractors(cf)), 0)
     swapped = [(n, edit.query_cell) for n, edit in enumerate(cf.edits)]
     page = FigurePage(width, 1 + len(maps))
     page.heading(cf)
@@ -48,7 +48,11 @@ def heat(
     items: list[tuple[Panel, NDArray[Any] | None]] = [(Panel("query", name, pictures.query, swapped), None)]
     for name, (values, of) in maps.items():
         if of == "distractor":
-            picture, marks, note = pictures.distractors[donor], cells_taken(cf, donor), distractor_label(cf, donor)
+            picture, marks, note = (
+                pictures.distractors[distractor],
+                cells_taken(cf, distractor),
+                distractor_label(cf, distractor),
+            )
         else:
             picture, marks, note = pictures.query, swapped, "query"
         items.append((Panel(name, note, heated(picture, values), marks, badges=False), values))
@@ -61,7 +65,7 @@ def heat(
 
 
 def heated(picture: Image.Image, values: NDArray[Any]) -> Image.Image:
-    """Return a picture, grey, under the colours of a map."""
+    """Return a picture, gray, under the colors of a map."""
     span = float(values.max() - values.min())
     share = (values - values.min()) / span if span > 0 else np.zeros_like(values)
     over = Image.fromarray(_colors(share)).resize(picture.size, Image.Resampling.NEAREST)
@@ -75,7 +79,7 @@ def _colors(shares: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _legend(page: FigurePage, x: float, y: float, values: NDArray[Any]) -> float:
-    """Draw the colours of one map as they look on a picture, with the numbers at both ends; return the height."""
+    """Draw the colors of one map as they look on a picture, with the numbers at both ends; return the height."""
     axis = page.axes(x, y, page.side, 0.09)
     scale = COVER * _colors(np.linspace(0, 1, 128)[None]) + (1 - COVER) * MIDDLE
     axis.imshow(scale.astype(np.uint8), aspect="auto")

@@ -1,4 +1,4 @@
-"""Marks: what figures draw on pictures and of swaps, each in the colour of its edit."""
+"""Marks: what figures draw on pictures and of swaps, each in the color of its edit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 def mark(
     page: FigurePage, axis: Axes, cf: Counterfactual, marks: Marks, size: tuple[int, int], *, badges: bool = True
 ) -> None:
-    """Outline cells of a picture in the colours of their edits, inside the cells; several edits of one cell nest."""
+    """Outline cells of a picture in the colors of their edits, inside the cells; several edits of one cell nest."""
     from matplotlib.patches import Rectangle
 
     points = page.points(axis)
@@ -106,7 +106,7 @@ def _free_place(
 
 
 def badge(page: FigurePage, axis: Axes, x: float, y: float, number: int, pad: float = PAD) -> None:
-    """Write the number of an edit at a place of an axis, in its colour; before the first one it is -1."""
+    """Write the number of an edit at a place of an axis, in its color; before the first one it is -1."""
     box = {
         "facecolor": edit_color(number) if number >= 0 else PALE,
         "edgecolor": "white",

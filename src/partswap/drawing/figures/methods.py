@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Swaps that are drawn per method; the rest are counted.
-SHOWN = 3
+DRAWN = 3
 
 
 @FIGURES.register("methods")
@@ -26,18 +26,22 @@ def methods(
     cf: Counterfactual, *, others: Sequence[Counterfactual] = (), titles: Sequence[str] = (), width: Width = None
 ) -> Figure:
     """Draw one column per counterfactual: the query, the first swaps and the one that flips, and how it ends."""
-    every = [cf, *others]
-    if len({(one.query_class, one.target, one.grid) for one in every}) > 1:
+    explanations = [cf, *others]
+    if len({(each.query_class, each.target, each.grid) for each in explanations}) > 1:
         raise SettingError("these counterfactuals are not of one query and one target.", "Give those of one query.")
-    if titles and len(titles) != len(every):
-        raise SettingError(f"there are {len(titles)} titles for {len(every)} counterfactuals.", "Give one for each.")
-    names = titles or [one.title or f"method {k + 1}" for k, one in enumerate(every)]
-    page = FigurePage(width, len(every))
-    own = "" if cf.before.original_class_probability is None else f" ({percent(cf.before.original_class_probability)})"
-    note = f"what each method would swap; the model says {cf.class_name(cf.query_class)}{own}"
+    if titles and len(titles) != len(explanations):
+        raise SettingError(
+            f"there are {len(titles)} titles for {len(explanations)} counterfactuals.", "Give one for each."
+        )
+    names = titles or [each.title or f"method {k + 1}" for k, each in enumerate(explanations)]
+    page = FigurePage(width, len(explanations))
+    original = (
+        "" if cf.before.original_class_probability is None else f" ({percent(cf.before.original_class_probability)})"
+    )
+    note = f"what each method would swap; the model says {cf.class_name(cf.query_class)}{original}"
     page.heading(cf, note, whole=False)  # words and pixels are of one method only
-    for row in rows_of(list(zip(every, names, strict=True)), page.columns):
-        ends = [_column(page, x, page.y, one, name) for x, (one, name) in zip(page.places, row, strict=False)]
+    for row in rows_of(list(zip(explanations, names, strict=True)), page.columns):
+        ends = [_column(page, x, page.y, each, name) for x, (each, name) in zip(page.places, row, strict=False)]
         page.y = max(ends) + page.gap
     page.y -= page.gap
     return page.done()
@@ -57,7 +61,7 @@ def _column(page: FigurePage, x: float, y: float, cf: Counterfactual, name: str)
         color = TARGET if cf.pixel.predicted == cf.target else MISSED
         y += page.note(x, y, f"in pixels: {cf.class_name(cf.pixel.predicted)}", width=wide, lines=2, color=color)
     y += 0.08
-    drawn = first_edits(cf, SHOWN)
+    drawn = first_edits(cf, DRAWN)
     for number in drawn:
         y += swap_card(page, x, y, cf, number, None, wide) + 0.1
     if len(cf) > len(drawn):

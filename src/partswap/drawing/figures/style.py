@@ -1,6 +1,6 @@
-"""The one style of all figures: a page measured in inches from its top left corner, its colours, its texts.
+"""The one style of all figures: a page measured in inches from its top left corner, its colors, its texts.
 
-Places are given and not found by a layout engine: pictures of one size stand in rows, and no page is half white. A page
+Places are given rather than left to a layout engine, so that pictures of one size stand in rows. A page
 is laid out for the screen, or for print at a width, where text has the size it has on paper.
 """
 
@@ -94,7 +94,7 @@ class FigurePage:
 
     @property
     def in_print(self) -> bool:
-        """Whether the page is laid out for print, where space is dear."""
+        """Whether the page is laid out for print, where space is scarce."""
         return self.look is PRINT
 
     @property
@@ -126,7 +126,7 @@ class FigurePage:
         return len(fitting) * size * 1.32 / 72
 
     def note(self, x: float, y: float, text: str, *, width: float, lines: int = 1, **style: Any) -> float:
-        """Write a small text in grey, and return its height."""
+        """Write a small text in gray, and return its height."""
         return self.text(x, y, text, width=width, size=self.look.small, lines=lines, **{"color": NOTE, **style})
 
     def image(self, x: float, y: float, width: float, picture: Image.Image) -> Axes:
@@ -145,7 +145,7 @@ class FigurePage:
         return 72 * wide / abs(high - low)
 
     def heading(self, cf: Counterfactual, note: str = "", *, whole: bool = True) -> None:
-        """Write the two classes, and below what was found; `whole`: what is true of all edits together, too."""
+        """Write the two classes, and below the result; `whole`: also what is true of all edits together."""
         title = f"{cf.class_name(cf.query_class)}  →  {cf.class_name(cf.target)}"
         self.y += self.text(self.left, self.y, title, width=self.inner, size=self.look.title, lines=3, weight="bold")
         lines = [note or summary(cf)]
@@ -179,20 +179,22 @@ def _inches(width: Width) -> float | None:
 
 
 def summary(cf: Counterfactual) -> str:
-    """Return in a line what was found."""
-    own = "" if cf.before.original_class_probability is None else f" ({percent(cf.before.original_class_probability)})"
+    """Return the result in a line."""
+    original = (
+        "" if cf.before.original_class_probability is None else f" ({percent(cf.before.original_class_probability)})"
+    )
     last = cf.trace[-1] if cf.trace else cf.before
     verb = "then says" if cf.flipped or last.predicted != cf.query_class else "still says"
-    known = (
+    probability = (
         last.target_probability
         if cf.flipped
         else last.original_class_probability
         if last.predicted == cf.query_class
         else None
     )
-    after = cf.class_name(last.predicted) + ("" if known is None else f" ({percent(known)})")
+    after = cf.class_name(last.predicted) + ("" if probability is None else f" ({percent(probability)})")
     who = f"{cf.title}, {edit_count(cf)}" if cf.title else edit_count(cf)
-    return f"{who}: the model says {cf.class_name(cf.query_class)}{own}, {verb} {after}"
+    return f"{who}: the model says {cf.class_name(cf.query_class)}{original}, {verb} {after}"
 
 
 def place_of(cf: Counterfactual, cell: int) -> str:

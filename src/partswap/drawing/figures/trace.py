@@ -29,9 +29,9 @@ def trace(cf: Counterfactual, *, width: Width = None) -> Figure:
     page = FigurePage(width, len(panels))
     page.heading(cf)
     draw_panels(page, cf, panels)
-    grey = "" if cf.before.original_class_probability is None else f"; thin and grey: {cf.class_name(cf.query_class)}"
+    gray = "" if cf.before.original_class_probability is None else f"; thin and gray: {cf.class_name(cf.query_class)}"
     legend = f"Probability of {cf.class_name(cf.target)} before (0) and after every edit, green where the model says it"
-    page.y += page.note(page.left, page.y, legend + grey, width=page.inner, lines=3) + 0.05
+    page.y += page.note(page.left, page.y, legend + gray, width=page.inner, lines=3) + 0.05
     steps = [cf.before, *cf.trace]
     texts = [percent(step.target_probability) + (", flips" if n == cf.flip else "") for n, step in enumerate(steps)]
     value = max(width_of(text, page.look.small) for text in texts) / 0.94 + 0.02

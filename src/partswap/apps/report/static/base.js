@@ -47,7 +47,7 @@ function percent(p, least = 0) {
   }
   return p < 0.5 ? "< 0.01 %" : "> 99.99 %";
 }
-// As many digits as it takes for neighbours that differ to read differently: 47 % and 47 % would be no step.
+// As many digits as it takes for neighbors that differ to read differently: 47 % and 47 % would be no step.
 function percents(values) {
   const written = [0, 1, 2].map((digits) => values.map((p) => percent(p, digits)));
   const tells = (texts) => texts.every((text, k) => k === 0 || text !== texts[k - 1] || values[k] === values[k - 1]);

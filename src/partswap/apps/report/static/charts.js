@@ -109,7 +109,7 @@ function boxesChart(chosen, shown) {
       return [one(sorted((e) => e.p[0]), y - 10, "before", `${sources[k].title}, before`),
         one(sorted((e) => e.end), y + 10, `s${k % 6}`, `${sources[k].title}, after`)];
     }),
-    text(WIDTH - RIGHT, height - 3, "grey: before, coloured: after all edits", { "text-anchor": "end", class: "axis" }),
+    text(WIDTH - RIGHT, height - 3, "gray: before, colored: after all edits", { "text-anchor": "end", class: "axis" }),
   ]);
 }
 
