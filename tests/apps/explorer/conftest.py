@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from partswap.apps.explorer import server
 from partswap.apps.explorer.examples import Example
 from partswap.apps.explorer.server import ExplorerState, make_app
 from partswap.runs.config import RunConfig
@@ -57,5 +58,6 @@ def state(run_context: RunContext, config: RunConfig, examples: list[Example]) -
 
 
 @pytest.fixture
-def client(state: ExplorerState) -> TestClient:
+def client(state: ExplorerState, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    monkeypatch.setattr(server, "PAGE_SECONDS", 60)  # pages with their results, however busy the machine is
     return TestClient(make_app(state), base_url=BASE, follow_redirects=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
 from functools import partial
 from threading import Lock
@@ -54,6 +54,25 @@ class ExplorerState:
         # The features were computed in this thread; from now on the scheduler's thread computes.
         release_threads()
 
+    async def answer(self, request: Request, kind: str, work: Callable[[View], Any]) -> Any:
+        """Return what `work` makes of the view of a request; a newer request of the same page and kind replaces it."""
+        view = read_view(request.query_params)
+        client = _client(request, kind)
+        result = await self.scheduler.do(client, lambda: work(self.service.with_defaults(view)))
+        if kind in ("page", "view"):  # while people look at the result
+            self.prefetch(view)
+        return result
+
+    def prefetch(self, view: View, slider: str = "") -> None:
+        """Compute the views that come next while there are no requests, those of `slider` first."""
+
+        # A generator function, since the views are computed by the scheduler's thread.
+        def works() -> Iterator[Callable[[], Any]]:
+            for candidate in self.service.prefetch_candidates(self.service.with_defaults(view), slider):
+                yield partial(self.service.solve, candidate)
+
+        self.scheduler.prefetch(works())
+
     def close(self) -> None:
         """Remove the dropped images and let the scheduler's thread end."""
         self.scheduler.close()
@@ -65,27 +84,10 @@ def make_app(state: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SecurityMiddleware, largest=LARGEST_BYTES, what="this explorer", names=names)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
-    service, scheduler = state.service, state.scheduler
-
-    async def answer(request: Request, work: Callable[[View], Any], kind: str) -> Any:
-        """Return what `work` makes of the view of a request; a newer request of the same page and kind replaces it."""
-        view = read_view(request.query_params)
-        result = await scheduler.do(_client(request, kind), lambda: work(service.with_defaults(view)))
-        if kind in ("page", "view"):  # while people look at the result
-            prefetch(view)
-        return result
-
-    def prefetch(view: View, slider: str = "") -> None:
-        # A generator function, since the views are computed by the scheduler's thread.
-        def works() -> Iterator[Callable[[], Any]]:
-            for candidate in service.prefetch_candidates(service.with_defaults(view), slider):
-                yield partial(service.solve, candidate)
-
-        scheduler.prefetch(works())
-
-    @cached(LRUCache(PICTURES), lock=Lock())
-    def picture_bytes(key: str, side: int) -> bytes:
-        return _picture(service, key, side)
+    for path, kind, content, response in ANSWERS:
+        app.add_api_route(path, _endpoint(state, kind, content, response))
+    _add_search_routes(app, state)
+    _add_image_routes(app, state)
 
     @app.exception_handler(PartswapError)
     def problem(request: Request, error: PartswapError) -> Response:
@@ -95,77 +97,63 @@ def make_app(state: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
         text = f"{error.problem} {error.fix}".strip()
         return JSONResponse({"error": text[:1].upper() + text[1:]}, status)  # a sentence of the page
 
-    @app.get("/")
-    async def whole(request: Request) -> Response:
-        return HTMLResponse(await answer(request, lambda view: _page(state, view), "page"))
-
-    @app.get("/progress")
-    async def progress(request: Request, kind: str = "view") -> Response:
-        return JSONResponse(asdict(scheduler.progress(_client(request, kind))))
-
-    @app.post("/stop")
-    async def stop(request: Request, kind: str = "view") -> Response:
-        scheduler.stop(_client(request, kind))
-        return Response(status_code=204)
-
     @app.get("/palette.css")
     def palette() -> Response:
         return Response(pages.palette_css(), media_type="text/css")
 
-    @app.get("/view")
-    async def part(request: Request) -> Response:
-        def work(view: View) -> dict[str, Any]:
-            html = pages.result_html(service, view, service.solve(view), state.version)
-            return {"html": html, "query": view.query()}
+    return app
 
-        return JSONResponse(await answer(request, work, "view"))
 
-    @app.get("/hint")
-    async def hint(request: Request, slider: str = "") -> Response:
-        # The pointer is on a slider: views it may lead to are computed while there are no requests.
-        prefetch(read_view(request.query_params), slider)
-        return Response(status_code=204)
+def _endpoint(
+    state: ExplorerState, kind: str, content: Callable[[ExplorerState, View], Any], response: Callable[[Any], Response]
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Return what answers requests of a kind: the content that it computes from their view, as a response."""
+
+    async def endpoint(request: Request) -> Response:
+        return response(await state.answer(request, kind, partial(content, state)))
+
+    return endpoint
+
+
+def _add_search_routes(app: FastAPI, state: ExplorerState) -> None:
+    """Add what the page's script requests besides content: one cell, prefetching, progress and the end of a search."""
 
     @app.get("/cell")
     async def cell(request: Request, cell: str = "") -> Response:
-        def work(view: View) -> str:
-            number = int(cell) if cell.isascii() and cell.isdecimal() and len(cell) < 7 else -1
-            return pages.cell_html(service, view, candidates_of(service, view, number), state.version)
+        number = int(cell) if cell.isascii() and cell.isdecimal() and len(cell) < 7 else -1
 
-        return HTMLResponse(await answer(request, work, "cell"))
+        def content(view: View) -> str:
+            return pages.cell_html(state.service, view, candidates_of(state.service, view, number), state.version)
 
-    @app.get("/compare")
-    async def compare(request: Request) -> Response:
-        return HTMLResponse(await answer(request, lambda view: _compared(state, view), "compare"))
+        return HTMLResponse(await state.answer(request, "cell", content))
 
-    @app.get("/pixel")
-    async def pixel(request: Request) -> Response:
-        return HTMLResponse(await answer(request, lambda view: pixel_html(service, view), "pixel"))
+    @app.get("/hint")
+    async def hint(request: Request, slider: str = "") -> Response:
+        # The pointer is on a slider: views it may lead to come next.
+        state.prefetch(read_view(request.query_params), slider)
+        return Response(status_code=204)
 
-    @app.get("/composite.png")
-    async def composite(request: Request) -> Response:
-        data = await answer(request, lambda view: composite_png(service, view), "composite")
-        return Response(data, media_type="image/png")
+    @app.get("/progress")
+    async def progress(request: Request, kind: str = "view") -> Response:
+        return JSONResponse(asdict(state.scheduler.progress(_client(request, kind))))
 
-    @app.get("/python")
-    async def python(request: Request) -> Response:
-        return PlainTextResponse(await answer(request, lambda view: python_of(service, view), "python"))
+    @app.post("/stop")
+    async def stop(request: Request, kind: str = "view") -> Response:
+        state.scheduler.stop(_client(request, kind))
+        return Response(status_code=204)
 
-    @app.get("/counterfactual.json")
-    async def as_json(request: Request) -> Response:
-        cf: Counterfactual = await answer(request, service.solve, "json")
-        text = json.dumps(cf.to_dict(), indent=1, allow_nan=False)
-        return Response(text + "\n", media_type="application/json", headers=_attachment("counterfactual.json"))
 
-    @app.get("/counterfactual.png")
-    async def as_png(request: Request) -> Response:
-        data = await answer(request, lambda view: _figure_png(service.with_pictures(view, service.solve(view))), "png")
-        return Response(data, media_type="image/png", headers=_attachment("counterfactual.png"))
+def _add_image_routes(app: FastAPI, state: ExplorerState) -> None:
+    """Add the gallery, uploads and pictures."""
+
+    @cached(LRUCache(PICTURES), lock=Lock())
+    def picture_bytes(key: str, side: int) -> bytes:
+        return _picture(state.service, key, side)
 
     @app.get("/images")
     async def images(request: Request) -> Response:
         query = gallery.read_gallery_query(request.query_params)
-        return HTMLResponse(await run_in_threadpool(gallery.gallery_html, service, query, state.version))
+        return HTMLResponse(await run_in_threadpool(gallery.gallery_html, state.service, query, state.version))
 
     @app.post("/upload")
     async def upload(request: Request) -> Response:
@@ -183,8 +171,6 @@ def make_app(state: ExplorerState, names: tuple[str, ...] = ()) -> FastAPI:
         except PartswapError as error:
             return JSONResponse({"error": str(error)}, 404)
         return Response(data, media_type="image/jpeg", headers={"cache-control": CACHE_CONTROL})
-
-    return app
 
 
 def _client(request: Request, kind: str) -> str:
@@ -262,8 +248,18 @@ def _compared(state: ExplorerState, view: View) -> str:
     return pages.compare_html(state.service, view, results, state.version)
 
 
-def _figure_png(cf: Counterfactual) -> bytes:
+def _result(state: ExplorerState, view: View) -> dict[str, Any]:
+    cf = state.service.solve(view)
+    return {"html": pages.result_html(state.service, view, cf, state.version), "query": view.query()}
+
+
+def _json(state: ExplorerState, view: View) -> str:
+    return json.dumps(state.service.solve(view).to_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def _figure_png(state: ExplorerState, view: View) -> bytes:
     out = io.BytesIO()
+    cf = state.service.with_pictures(view, state.service.solve(view))
     cf.plot().savefig(out, format="png", dpi=150)
     return out.getvalue()
 
@@ -282,5 +278,24 @@ def _picture(service: ExplorerService, key: str, side: int) -> bytes:
     return out.getvalue()
 
 
-def _attachment(name: str) -> dict[str, str]:
-    return {"content-disposition": f'attachment; filename="{name}"'}
+def _attachment(name: str, media_type: str) -> Callable[[Any], Response]:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return partial(Response, media_type=media_type, headers=headers)
+
+
+#: Pages, parts of them and files: path, kind of request, the content that is computed from a view, its response.
+ANSWERS: tuple[tuple[str, str, Callable[[ExplorerState, View], Any], Callable[[Any], Response]], ...] = (
+    ("/", "page", _page, HTMLResponse),
+    ("/view", "view", _result, JSONResponse),
+    ("/compare", "compare", _compared, HTMLResponse),
+    ("/pixel", "pixel", lambda state, view: pixel_html(state.service, view), HTMLResponse),
+    (
+        "/composite.png",
+        "composite",
+        lambda state, view: composite_png(state.service, view),
+        partial(Response, media_type="image/png"),
+    ),
+    ("/python", "python", lambda state, view: python_of(state.service, view), PlainTextResponse),
+    ("/counterfactual.json", "json", _json, _attachment("counterfactual.json", "application/json")),
+    ("/counterfactual.png", "png", _figure_png, _attachment("counterfactual.png", "image/png")),
+)
