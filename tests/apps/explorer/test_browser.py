@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from devices import DESKTOP, PHONE
+from devices import DESKTOP, MOSTLY_IN_DESKTOP_BROWSER, PHONE
 from partswap import Counterfactual, aviary
 from partswap.apps.explorer import server
 from partswap.apps.explorer.server import ExplorerState, make_app
@@ -134,6 +134,7 @@ def test_slide_share_and_reload(page, state, base):
     other.close()
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_the_explorer_is_told_which_slider_the_hand_is_on(page):
     unfold(page)
     with page.expect_response(re.compile(r"/hint\?.*slider=lam$")) as told:
@@ -146,6 +147,7 @@ def test_the_explorer_is_told_which_slider_the_hand_is_on(page):
         slide(page, "lam", "1.5")
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_only_the_latest_position_is_shown(page, state):
     """Positions that were passed on the way are dropped, and the last one is what one sees."""
     page.evaluate(
@@ -244,12 +246,14 @@ def test_an_image_is_dropped_onto_the_page(page):
     page.wait_for_url(re.compile("u=[0-9a-f]{24}"))
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_python_is_copied(page):
     press(page, "#python")
     expect(page.locator("#notice")).to_contain_text("Python copied")
     assert "explainer.explain(" in page.evaluate("navigator.clipboard.readText()")
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_download(page, state, tmp_path: Path):
     slide(page, "lam", "0.8")
     with page.expect_download() as download:
@@ -272,6 +276,7 @@ def test_methods_side_by_side(page):
     assert fits(page)
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_the_keyboard_alone_is_enough(page):
     unfold(page)
     page.locator("#s-beam").focus()
@@ -289,6 +294,7 @@ def test_the_keyboard_alone_is_enough(page):
     expect(page.locator("#s-beam")).to_be_disabled()
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_arrow_keys_stay_in_the_row(page):
     cells = page.locator("#query .cell")
     cells.nth(6).focus()  # the last of the first row
@@ -394,6 +400,7 @@ def test_a_long_list_of_swaps_is_folded(browser, base, state):
     page.close()
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_a_long_search_shows_progress_and_can_be_stopped(page, state, monkeypatch):
     solve, ended = state.service.solve, []
 
@@ -429,6 +436,7 @@ def test_a_long_search_shows_progress_and_can_be_stopped(page, state, monkeypatc
     assert len(ended) == 1
 
 
+@MOSTLY_IN_DESKTOP_BROWSER
 def test_a_page_does_not_wait_for_a_long_search(page, state, base, monkeypatch):
     monkeypatch.setattr(server, "PAGE_SECONDS", -1)
     view = state.service.with_defaults(View(image=3))
