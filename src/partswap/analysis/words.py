@@ -37,42 +37,42 @@ class WordsScore:
 class RunWords:
     """Puts the counterfactuals of a run into words."""
 
-    def __init__(self, bench: RunContext, speaker: WordsWriter) -> None:
+    def __init__(self, bench: RunContext, writer: WordsWriter) -> None:
         explainer = bench.explainer
-        speaker.check(explainer.cut, explainer.model, explainer.class_names)
-        self.bench, self.speaker = bench, speaker
-        self._parts = parts_of_images(bench, speaker)
+        writer.check(explainer.cut, explainer.model, explainer.class_names)
+        self.bench, self.writer = bench, writer
+        self._parts = parts_of_images(bench, writer)
 
     def seen(self, task: Task, cf: Counterfactual) -> tuple[Tensor, CellParts]:
         """Return the grids of query and distractors, ``(1 + n, d, h, w)``, and what their cells show."""
         images = [task.query, *task.distractors[: cf.distractors]]
         query, *donors = (self._parts(image) for image in images)
-        return self.bench.encodings.grids[images].float(), CellParts(query, donors, self.speaker.reader is None)
+        return self.bench.encodings.grids[images].float(), CellParts(query, donors, self.writer.reader is None)
 
     def words(self, task: Task, cf: Counterfactual) -> Words:
         """Return the words of a counterfactual."""
         grids, parts = self.seen(task, cf)
-        return self.speaker.words(cf, grids[0], grids[1:], parts)
+        return self.writer.write(cf, grids[0], grids[1:], parts)
 
 
 class WordsEvaluation(RunWords):
     """Holds words against the attributes of a data set's classes."""
 
-    def __init__(self, bench: RunContext, speaker: WordsWriter) -> None:
-        super().__init__(bench, speaker)
+    def __init__(self, bench: RunContext, writer: WordsWriter) -> None:
+        super().__init__(bench, writer)
         attributes = bench.data.attributes()
         assert attributes is not None  # the words were learned from it
-        self.has = _presence(attributes, speaker)
+        self.has = _presence(attributes, writer)
 
     def verdict(self, task: Task, cf: Counterfactual) -> WordsScore:
         """Return how the words of a counterfactual stand; cut it to its first edit to judge that alone."""
-        bench, speaker = self.bench, self.speaker
+        bench, writer = self.bench, self.writer
         grids, parts = self.seen(task, cf)
-        words = speaker.words(cf, grids[0], grids[1:], parts)
+        words = writer.write(cf, grids[0], grids[1:], parts)
         before = grids[0].double().mean((1, 2)).numpy()
         union = frozenset(p for edit in cf.edits for side in shown_by(edit, parts) for p in side)
         after = before + moved(cf.edits, grids[0], grids[1:])
-        columns, changes = speaker.paper_changes(cf.query_class, cf.target, before, after, union)
+        columns, changes = writer.paper_changes(cf.query_class, cf.target, before, after, union)
         differs = self.has[cf.query_class] != self.has[cf.target]
         first = words.stated[0] if words.stated else None
         right = first is not None and bool(differs[self._column(first)])
@@ -93,7 +93,7 @@ class WordsEvaluation(RunWords):
         return self.verdict(task, replace(cf, edits=cf.edits[:1], trace=cf.trace[:1]))
 
     def _column(self, change: AttributeChange) -> int:
-        return [attribute["name"] for attribute in self.speaker.model.attributes].index(change.name)
+        return [attribute["name"] for attribute in self.writer.model.attributes].index(change.name)
 
     def _is_true(self, change: AttributeChange, cf: Counterfactual) -> bool:
         """Tell whether the class that an attribute is said of has it, and the other has not."""
@@ -113,15 +113,15 @@ class WordsEvaluation(RunWords):
         )
 
 
-def _presence(attributes: Attributes, speaker: WordsWriter) -> NDArray[np.bool_]:
-    """Return which class has which of a speaker's attributes, ``(classes, attributes)``."""
+def _presence(attributes: Attributes, writer: WordsWriter) -> NDArray[np.bool_]:
+    """Return which class has which of a writer's attributes, ``(classes, attributes)``."""
     at = {name: k for k, name in enumerate(attributes.names)}
-    return attributes.present()[:, [at[attribute["name"]] for attribute in speaker.model.attributes]]
+    return attributes.present()[:, [at[attribute["name"]] for attribute in writer.model.attributes]]
 
 
-def parts_of_images(bench: RunContext, speaker: WordsWriter) -> Callable[[int], list[Shown]]:
+def parts_of_images(bench: RunContext, writer: WordsWriter) -> Callable[[int], list[Shown]]:
     """Return a function from the number of an image to what its cells show: as a reader tells, or as annotated."""
-    reader, cached = speaker.reader, {}
+    reader, cached = writer.reader, {}
     if reader is None:
         return lambda image: list(annotated_parts(bench.facts.parts(image), []).query)
     grid = bench.explainer.cut.grid

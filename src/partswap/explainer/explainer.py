@@ -223,7 +223,7 @@ class Explainer:
         if writer is None:
             return cf
         annotated = question.annotated_parts(query_parts, distractor_parts)
-        return writer.tell(cf, question.query, question.distractors, annotated)
+        return writer.add_words(cf, question.query, question.distractors, annotated)
 
     def _note_doubts(self, question: Question, problem: Problem) -> None:
         logits = question.query.logits, question.distractors.logits

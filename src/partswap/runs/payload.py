@@ -159,7 +159,7 @@ class WorkerPayload:
         *,
         pixel: bool = False,
     ) -> WorkerPayload:
-        """Return the bundle of a bench, whose features are computed if they are not cached."""
+        """Return the payload of a bench, whose features are computed if they are not cached."""
         explainer = bench.explainer
         parts: dict[int, CellParts] = {}
         images = sorted({image for task in tasks for image in (task.query, *task.distractors)})
@@ -195,36 +195,36 @@ def _bare(network: nn.Module) -> nn.Module:
 
 
 class WorkerState:
-    """A bundle in the process that explains it; the network is built once."""
+    """A payload in the process that explains it; the network is built once."""
 
-    def __init__(self, bundle: WorkerPayload) -> None:
-        self.bundle = bundle
+    def __init__(self, payload: WorkerPayload) -> None:
+        self.payload = payload
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartswapWarning)  # said already where the run was begun
             self.explainer = Explainer(
-                bundle.network.build().to(bundle.device),
-                bundle.layer,
+                payload.network.build().to(payload.device),
+                payload.layer,
                 auxiliary=None,  # its grids are among the features
-                preprocess=bundle.preprocess,
-                class_names=bundle.classes,
+                preprocess=payload.preprocess,
+                class_names=payload.classes,
             )
-        if bundle.tasks:
+        if payload.tasks:
             # A head is checked on the first query it is used for: make that the same one in every process.
-            self._explain(bundle.tasks[0], Goyal(max_edits=1))
+            self._explain(payload.tasks[0], Goyal(max_edits=1))
 
     def explain(self, shard: Shard) -> list[Counterfactual]:
         """Return the counterfactuals of a shard, in order."""
-        method = self.bundle.methods[shard.method]
-        return [self._explain(task, method) for task in self.bundle.tasks[shard.start : shard.stop]]
+        method = self.payload.methods[shard.method]
+        return [self._explain(task, method) for task in self.payload.tasks[shard.start : shard.stop]]
 
     def _explain(self, task: Task, method: Method) -> Counterfactual:
-        bundle = self.bundle
-        pictures = None if bundle.pictures is None else self._picture
-        return explain_task(self.explainer, task, method, bundle.features, bundle.parts.__getitem__, pictures)
+        payload = self.payload
+        pictures = None if payload.pictures is None else self._picture
+        return explain_task(self.explainer, task, method, payload.features, payload.parts.__getitem__, pictures)
 
     def _picture(self, index: int) -> Image.Image:
-        assert self.bundle.pictures is not None
-        return Image.open(io.BytesIO(self.bundle.pictures[index]))
+        assert self.payload.pictures is not None
+        return Image.open(io.BytesIO(self.payload.pictures[index]))
 
 
 @contextmanager

@@ -19,11 +19,11 @@ RETRIES = 5
 
 
 def explain_on_ray(
-    bundle: WorkerPayload, shards: Sequence[Shard], *, address: str | None = None, workers: int | None = None
+    payload: WorkerPayload, shards: Sequence[Shard], *, address: str | None = None, workers: int | None = None
 ) -> Iterator[Found]:
     """Yield every shard with its counterfactuals, in any order.
 
-    The bundle goes to the object store once, and processes of a machine share it. `address` is that of a running
+    The payload goes to the object store once, and processes of a machine share it. `address` is that of a running
     cluster (``"auto"``, ``"host:6379"``); by default one is started here with `workers` cores, or all.
     """
     ray = import_ray()
@@ -34,8 +34,8 @@ def explain_on_ray(
         _connect(ray, address, workers)
     try:
         # Arrays instead of files, which other machines do not have.
-        where = ray.put(replace(bundle, features=bundle.features.in_memory()))
-        explain = ray.remote(num_cpus=1, num_gpus=int(bundle.device == "cuda"), max_retries=RETRIES)(_explain)
+        where = ray.put(replace(payload, features=payload.features.in_memory()))
+        explain = ray.remote(num_cpus=1, num_gpus=int(payload.device == "cuda"), max_retries=RETRIES)(_explain)
         waiting = {explain.remote(where, shard): shard for shard in shards}
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)
@@ -47,18 +47,18 @@ def explain_on_ray(
             ray.shutdown()
 
 
-#: The session of this process, by the bundle it was made from: Ray uses a process for many shards.
+#: The session of this process, by the payload it was made from: Ray uses a process for many shards.
 _SESSIONS: dict[str, WorkerState] = {}
 
 
-def _explain(bundle: WorkerPayload, shard: Shard) -> list[Counterfactual] | PartswapError:
+def _explain(payload: WorkerPayload, shard: Shard) -> list[Counterfactual] | PartswapError:
     """Explain one shard; this runs in a process of the cluster."""
     torch.set_num_threads(1)
     try:
-        if bundle.key not in _SESSIONS:
+        if payload.key not in _SESSIONS:
             _SESSIONS.clear()
-            _SESSIONS[bundle.key] = WorkerState(bundle)
-        return _SESSIONS[bundle.key].explain(shard)
+            _SESSIONS[payload.key] = WorkerState(payload)
+        return _SESSIONS[payload.key].explain(shard)
     except PartswapError as error:  # returned, since Ray wraps what is raised
         return error
 

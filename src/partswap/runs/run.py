@@ -51,7 +51,7 @@ def run(config: RunConfig, *, bench: RunContext | None = None, track: Track = no
     ----------
     config : RunConfig
         Data, classifier, auxiliary, methods, where.
-    bench : Workbench, optional
+    bench : RunContext, optional
         Data, classifier and auxiliary, if they have been opened already (see `open_run_context`).
     track : Track
         Shows progress; see `partswap.utils.progress`.
@@ -77,19 +77,19 @@ def run(config: RunConfig, *, bench: RunContext | None = None, track: Track = no
             bench = open_run_context(config, track)
         methods = config.build_methods()
         tasks, skipped = plan_run(config, bench)
-        run_folder = open_or_create(config.out, _record(config, bench, methods, tasks, skipped))
-        _store_confusion(run_folder, bench)
-        missing = run_folder.missing()
+        current = open_or_create(config.out, _record(config, bench, methods, tasks, skipped))
+        _store_confusion(current, bench)
+        missing = current.missing()
         if missing:
             # Metrics and figures are made again when there are new explanations.
             (config.out / "metrics.json").unlink(missing_ok=True)
             with step(track, "preparing methods"):
                 fitted = {name: _fitted(method, bench, config.seed) for name, method in methods.items()}
-                bundle = WorkerPayload.of(bench, tasks.tasks, fitted, config.device, pixel=config.pixel)
-            _explain(run_folder, missing, bundle, config, bench.data, track)
-        if not _measured(run_folder):
-            _finish(run_folder, bench, track)
-    return run_folder
+                payload = WorkerPayload.of(bench, tasks.tasks, fitted, config.device, pixel=config.pixel)
+            _explain(current, missing, payload, config, bench.data, track)
+        if not _measured(current):
+            _finish(current, bench, track)
+    return current
 
 
 def _refuse_inside(config: RunConfig) -> None:
@@ -196,14 +196,14 @@ def _store_confusion(run: Run, bench: RunContext) -> None:
 
 
 def _explain(
-    run: Run, missing: list[Shard], bundle: WorkerPayload, config: RunConfig, data: Dataset, track: Track
+    run: Run, missing: list[Shard], payload: WorkerPayload, config: RunConfig, data: Dataset, track: Track
 ) -> None:
     every = sum(len(shard) for shard in run.shards())
     done = every - sum(len(shard) for shard in missing)
-    with closing(_execute(bundle, missing, config)) as results:
+    with closing(_execute(payload, missing, config)) as results:
         sizes: dict[str, Any] = {"total": every, "done": done, "size": lambda result: len(result[0])}
         for shard, counterfactuals in tracked(results, "explanations", track, **sizes):
-            tasks = bundle.tasks[shard.start : shard.stop]
+            tasks = payload.tasks[shard.start : shard.stop]
             run.write(shard, tasks, counterfactuals, [data.image_name(task.query) for task in tasks])
 
 
@@ -215,13 +215,13 @@ def _fitted(method: Method, bench: RunContext, seed: int) -> Method:
     return method
 
 
-def _execute(bundle: WorkerPayload, shards: list[Shard], config: RunConfig) -> Generator[Found]:
+def _execute(payload: WorkerPayload, shards: list[Shard], config: RunConfig) -> Generator[Found]:
     if config.on == "ray":
         from partswap.runs.ray import explain_on_ray
 
-        yield from explain_on_ray(bundle, shards, address=config.address, workers=config.workers)
+        yield from explain_on_ray(payload, shards, address=config.address, workers=config.workers)
     else:
-        yield from explain_here(bundle, shards, config.workers)
+        yield from explain_here(payload, shards, config.workers)
 
 
 def _measured(run: Run) -> bool:

@@ -29,18 +29,18 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def explain_here(bundle: WorkerPayload, shards: Sequence[Shard], workers: int | None = None) -> Iterator[Found]:
+def explain_here(payload: WorkerPayload, shards: Sequence[Shard], workers: int | None = None) -> Iterator[Found]:
     """Yield every shard with its counterfactuals, in any order; with one worker, in this process and in order.
 
     There is one worker per core by default, or one on a GPU. The result does not depend on how many there are.
     """
     # Several processes on one GPU slow each other down.
-    count = min(workers or (cores() if bundle.device == "cpu" else 1), len(shards))
+    count = min(workers or (cores() if payload.device == "cpu" else 1), len(shards))
     if count > 1:
-        yield from _explain_in(count, bundle, shards)
+        yield from _explain_in(count, payload, shards)
     elif count:
         with one_thread():
-            session = WorkerState(bundle)
+            session = WorkerState(payload)
             for shard in shards:
                 yield shard, session.explain(shard)
 
@@ -58,12 +58,12 @@ class _Worker:
         self.shard: Shard | None = None
         self.ready = False
 
-    def give(self, shard: Shard, bundle: WorkerPayload) -> None:
+    def give(self, shard: Shard, payload: WorkerPayload) -> None:
         self.shard = shard
         with suppress(OSError):  # if it is gone, reading from it says so
             if not self.ready:
                 # Not an argument of the process: those are handed over in a way that waits forever for one that died.
-                self.pipe.send(bundle)
+                self.pipe.send(payload)
                 self.ready = True
             self.pipe.send(shard)
 
@@ -95,7 +95,7 @@ def _undisturbed() -> Iterator[None]:
             usual(*late[0])
 
 
-def _explain_in(count: int, bundle: WorkerPayload, shards: Sequence[Shard]) -> Iterator[Found]:
+def _explain_in(count: int, payload: WorkerPayload, shards: Sequence[Shard]) -> Iterator[Found]:
     """Yield every shard with its counterfactuals from so many worker processes."""
     waiting, lost = deque(shards), Counter[Shard]()
     workers: list[_Worker] = []
@@ -106,7 +106,7 @@ def _explain_in(count: int, bundle: WorkerPayload, shards: Sequence[Shard]) -> I
         while waiting or any(worker.shard for worker in workers):
             for worker in workers:
                 if worker.shard is None and waiting:
-                    worker.give(waiting.popleft(), bundle)
+                    worker.give(waiting.popleft(), payload)
             busy = {worker.pipe: (worker, worker.shard) for worker in workers if worker.shard is not None}
             for pipe in wait(list(busy)):
                 worker, shard = busy[pipe]  # type: ignore[index]
@@ -137,15 +137,15 @@ def _explain_in(count: int, bundle: WorkerPayload, shards: Sequence[Shard]) -> I
 
 
 def _serve(pipe: Connection) -> None:
-    """Receive a bundle, then explain its shards until the pipe is closed; this runs in the worker process."""
+    """Receive a payload, then explain its shards until the pipe is closed; this runs in the worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be kept away
     session: WorkerState | None = None
     with one_thread(), suppress(EOFError, ConnectionError):  # the parent has closed the pipe, or died
-        bundle = pipe.recv()
+        payload = pipe.recv()
         while True:
             shard = pipe.recv()
             try:
-                session = session or WorkerState(bundle)
+                session = session or WorkerState(payload)
                 answer: list[Counterfactual] | Exception = session.explain(shard)
             except Exception as error:  # raised again in the parent
                 answer = _sendable(error)

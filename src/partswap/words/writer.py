@@ -127,7 +127,7 @@ class WordsWriter:
         head = own_linear_head(cut)
         return head is not None and torch.allclose(head.weights, classes.cpu(), atol=1e-4)
 
-    def tell(
+    def add_words(
         self, cf: Counterfactual, query: EncodedImages, donors: EncodedImages, parts: CellParts | None = None
     ) -> Counterfactual:
         """Return a counterfactual with words; `query` and `donors` are the features it was found with.
@@ -145,9 +145,9 @@ class WordsWriter:
             nothing: list[Shown] = [()] * cf.grid.cells
             cells_of = dict(zip(used, read[1:], strict=True))
             parts = CellParts(read[0], [cells_of.get(k, nothing) for k in range(len(donors))])
-        return replace(cf, words=self.words(cf, query.grids[0], donors.grids, parts))
+        return replace(cf, words=self.write(cf, query.grids[0], donors.grids, parts))
 
-    def words(self, cf: Counterfactual, query: Tensor, donors: Tensor, parts: CellParts) -> Words:
+    def write(self, cf: Counterfactual, query: Tensor, donors: Tensor, parts: CellParts) -> Words:
         """Return the words of a counterfactual, from grids ``(d, h, w)`` and ``(n, d, h, w)``."""
         parts_shown = [shown_by(edit, parts) for edit in cf.edits]
         common = shared_parts(parts_shown, annotated=parts.annotated)

@@ -26,8 +26,8 @@ def language(lab: TableContext) -> Result:
     """Return how often words are right, by the attributes of the two classes."""
     if lab.words is None:
         raise SettingError("the table of words needs attribute classifiers.", "Name their folder with {words}.")
-    bench, speaker = lab.bench, open_words_writer(lab.words)
-    judge = WordsEvaluation(bench, speaker)
+    bench, writer = lab.bench, open_words_writer(lab.words)
+    judge = WordsEvaluation(bench, writer)
     rows: list[list[Cell]] = []
     scored: dict[str, list[WordsScore]] = {}
     comparable = lab.config.data == "cub" and lab.family == "resnet"

@@ -28,8 +28,8 @@ BLACK, GREY, FORKED, OTHER = range(4)
 GRID = GridShape(2, 2)
 
 
-def speaker(agreement=None, **weights):
-    """Return a speaker of three classes: 0 has black wings, 1 grey ones, 2 a forked tail; weights may be changed."""
+def writer_of(agreement=None, **weights):
+    """Return a writer for three classes: 0 has black wings, 1 grey ones, 2 a forked tail; weights may be changed."""
     heads = AttributeHeads(3, 3, 4)
     heads.attributes.copy_(torch.eye(4)[:3])
     heads.classes.copy_(torch.eye(4)[:3])
@@ -63,7 +63,7 @@ def parts(mine=("wing",), theirs=("wing",), **more):
 
 
 def test_black_rather_than_grey():
-    words = speaker().words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
+    words = writer_of().write(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
     assert words.sentence == (
         "The model says Western Gull rather than Herring Gull mainly because of the wing colour: black rather than "
         "grey (100 % of the change)."
@@ -75,16 +75,16 @@ def test_black_rather_than_grey():
 
 
 def test_one_side_says_little():
-    words = speaker().words(swap(), *grids([4.0, 0, 0, 0], [0, 0.4, 0, 0]), parts())
+    words = writer_of().write(swap(), *grids([4.0, 0, 0, 0], [0, 0.4, 0, 0]), parts())
     assert "wing colour: black (100 %" in words.sentence
     assert [c.value for c in words.stated] == ["black"]
-    words = speaker().words(swap(), *grids([0.4, 0, 0, 0], [0, 4.0, 0, 0]), parts())
+    words = writer_of().write(swap(), *grids([0.4, 0, 0, 0], [0, 4.0, 0, 0]), parts())
     assert "wing colour: not grey (100 %" in words.sentence
 
 
 def test_what_is_carried_adds_up_to_the_change_of_the_margin():
     rng = np.random.default_rng(0)
-    one = speaker(class0=[1.0, 0.2, -0.5, 0.7], class1=[0.1, 0.9, 0.4, -0.3])
+    one = writer_of(class0=[1.0, 0.2, -0.5, 0.7], class1=[0.1, 0.9, 0.4, -0.3])
     for _ in range(20):
         delta = rng.normal(size=4)
         found = one.reading(0, 1, delta, frozenset({"wing"}))
@@ -93,16 +93,16 @@ def test_what_is_carried_adds_up_to_the_change_of_the_margin():
 
 
 def test_other_parts_are_not_put_into_words():
-    words = speaker().words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts(("wing",), ("tail",)))
+    words = writer_of().write(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts(("wing",), ("tail",)))
     assert (words.withheld, words.stated) == ("parts", ())
     assert words.sentence == "The swapped regions show different parts (wing and tail); words would mislead."
-    words = speaker().words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts((), ("tail",)))
+    words = writer_of().write(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts((), ("tail",)))
     assert words.withheld == "parts"
 
 
 def test_an_attribute_of_another_part_is_not_named():
     # The change is all in the tail, and the cells show wings.
-    words = speaker().words(swap(target=2), *grids([0, 0, 0, 0], [0, 0, 4.0, 0]), parts())
+    words = writer_of().write(swap(target=2), *grids([0, 0, 0, 0], [0, 0, 4.0, 0]), parts())
     assert words.withheld == "residual"
     assert "wing" in words.sentence
     assert "tail" not in words.sentence
@@ -111,25 +111,25 @@ def test_an_attribute_of_another_part_is_not_named():
 def test_nothing_stands_out():
     # Two thirds are something nobody has a word for, and what is left is shared by two properties.
     both = parts(("wing", "tail"), ("wing", "tail"))
-    one = speaker(class1=[0, 1.0, 1.0, 1.0])
-    words = one.words(swap(), *grids([0, 0, 0, 0], [0, 1.0, 1.0, 10.0]), both)
+    one = writer_of(class1=[0, 1.0, 1.0, 1.0])
+    words = one.write(swap(), *grids([0, 0, 0, 0], [0, 1.0, 1.0, 10.0]), both)
     assert (words.withheld, round(words.share, 2)) == ("attributes", 0.17)
     assert words.sentence == "No attribute of the wing and tail stands out; look at the regions themselves."
 
 
 def test_what_its_classifier_does_not_see_is_not_named():
     # Black speaks for the query's class, but nobody sees black in the query: its mean is below the bias.
-    one = speaker()
+    one = writer_of()
     one.model.model.bias.copy_(torch.tensor([-2.0, 0.0, 0.0]))
-    words = one.words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
+    words = one.write(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
     assert "wing colour: not grey (50 %" in words.sentence
     assert [c.value for c in words.stated] == ["grey"]
     one.model.model.bias.copy_(torch.tensor([-2.0, -2.0, 0.0]))
-    assert one.words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts()).withheld == "attributes"
+    assert one.write(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts()).withheld == "attributes"
 
 
 def test_a_stand_in_is_said():
-    words = speaker(agreement=0.9).words(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
+    words = writer_of(agreement=0.9).write(swap(), *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts())
     assert words.sentence.endswith("which says what the model says for 90 % of images.")
 
 
@@ -157,12 +157,12 @@ def test_moved_is_the_change_of_the_mean():
 
 def test_the_papers_way():
     # s'_t - s_t: what the target's weights make of the edited image, less what the query's make of the image.
-    columns, changes = speaker().paper_changes(
+    columns, changes = writer_of().paper_changes(
         0, 1, np.array([3.0, 0, 0, 0]), np.array([2.0, 1.0, 0, 0]), frozenset({"wing"})
     )
     assert columns == (0, 1)
     assert changes.tolist() == [-3, 1]
-    assert speaker().paper_changes(0, 1, np.zeros(4), np.zeros(4), frozenset({"eye"}))[0] == ()
+    assert writer_of().paper_changes(0, 1, np.zeros(4), np.zeros(4), frozenset({"eye"}))[0] == ()
 
 
 def test_only_directions_in_which_classes_differ_count():
@@ -219,16 +219,16 @@ def test_a_linear_classifier_stands_in():
 
 
 def test_words_are_saved_and_shown(tmp_path):
-    one = speaker()
+    one = writer_of()
     cf = swap()
-    cf = replace(cf, words=one.words(cf, *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts()))
+    cf = replace(cf, words=one.write(cf, *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts()))
     again = Counterfactual.load(cf.save(tmp_path / "why.json"))
     assert again == cf
     assert again.words == cf.words
     assert json.loads((tmp_path / "why.json").read_text())["version"] == 4
     assert "black rather than grey" in str(cf)
     assert "black rather than grey" in cf._repr_html_()
-    withheld = replace(cf, words=one.words(cf, *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts(("wing",), ("tail",))))
+    withheld = replace(cf, words=one.write(cf, *grids([4.0, 0, 0, 0], [0, 4.0, 0, 0]), parts(("wing",), ("tail",))))
     assert 'class="ps-words ps-withheld"' in withheld._repr_html_()
 
 
@@ -243,6 +243,6 @@ def test_earlier_files_are_read(tmp_path):
 def test_words_of_another_model_are_refused():
     explainer = Explainer("aviary:resnet", "layer4", auxiliary=None)
     with pytest.raises(SettingError, match="another classifier"):
-        explainer.words_writer(speaker())
+        explainer.words_writer(writer_of())
     with pytest.raises(SettingError, match="words is a int"):
         explainer.words_writer(3)
