@@ -6,7 +6,10 @@ import pytest
 from PIL import Image
 
 import partswap
+from partswap import Explainer
 from partswap._deprecated import RENAMED
+from partswap.explainer.explainer import RENAMED_METHODS
+from partswap.models import shipped
 
 #: `partswap.__all__` of the release before this one.
 PREVIOUS = [
@@ -48,3 +51,12 @@ def test_the_picture_of_an_image_has_its_old_name():
     image = Image.new("RGB", (300, 200))
     with pytest.warns(DeprecationWarning, match=r"called Preprocess.crop now"):
         assert partswap.Preprocess().canvas(image) == partswap.Preprocess().crop(image)
+
+
+def test_methods_of_an_explainer_are_found_by_their_old_names():
+    explainer = Explainer(shipped.load("vgg"), preprocess=shipped.PREPROCESS, auxiliary=None)
+    with pytest.warns(DeprecationWarning, match=r"Explainer.name is called class_name now"):
+        assert explainer.name(5) == explainer.class_name(5)
+    assert RENAMED_METHODS.keys() == {"name", "speaker", "check_familiar"}
+    assert all(callable(getattr(Explainer, new)) for new in RENAMED_METHODS.values())
+    assert not hasattr(explainer, "no_such_method")

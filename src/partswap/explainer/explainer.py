@@ -51,6 +51,10 @@ ImagesLike = Sequence[ImageLike] | Tensor | EncodedImages | str | Path
 PATIENCE = 8
 
 
+#: Old name of a method -> the name it has now.
+RENAMED_METHODS = {"name": "class_name", "speaker": "words_writer", "check_familiar": "note_familiarity"}
+
+
 class Explainer:
     """Explains a classifier by counterfactual.
 
@@ -146,6 +150,14 @@ class Explainer:
             self.notes.append(Note("auxiliary", self.auxiliary.note))
         self.method = self.method_with_patience(method)
         self._writers: dict[str | WordsWriter, WordsWriter] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Find methods by the names that they had in the release before this one."""
+        if name not in RENAMED_METHODS:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        message = f"Explainer.{name} is called {RENAMED_METHODS[name]} now; the old name goes with the next release."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(self, RENAMED_METHODS[name])
 
     def __copy__(self) -> Explainer:
         duplicate = object.__new__(type(self))
