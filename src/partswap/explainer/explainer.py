@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
