@@ -12,7 +12,6 @@ from partswap.cli.options import DataOptions, console, output_picture, say
 from partswap.runs.config import DATASET_NAMES
 from partswap.utils.options import parse_options
 from partswap.utils.progress import bars, step
-from partswap.utils.tables import ResultTable
 
 app = typer.Typer(help="Data sets: get them, check them, look at them.", no_args_is_help=True)
 
@@ -34,6 +33,8 @@ def list_() -> None:
         what = (kind.__doc__ or "").strip().partition("\n")[0]
         source = "a folder" if kind.needs_path else "nothing"
         rows.append([name, ", ".join(kind.splits), source, "yes" if kind.archives else "", what])
+    from partswap.utils.tables import ResultTable  # which imports numpy
+
     console.print(ResultTable("", ["name", "splits", "from", "get", "what"], rows))
 
 
@@ -64,6 +65,8 @@ def _print_report(report: Any) -> None:
         spread = f"{least} to {most}, median {middle:g}"
         rows.append([split, counts.images, spread, counts.with_keypoints, counts.with_mask])
     headings = ["split", "images", "per class", "with keypoints", "with mask"]
+    from partswap.utils.tables import ResultTable
+
     console.print(ResultTable("", headings, rows))
     facts = [f"{report.classes} classes", f"{report.parts} parts"]
     facts += [f"{count} {mode} images" for mode, count in report.modes.most_common()]

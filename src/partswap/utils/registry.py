@@ -77,7 +77,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         self._discover()
-        return name in self._members or name in self._plugins
+        return isinstance(name, str) and (name in self._members or name in self._plugins)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

@@ -101,8 +101,8 @@ def test_a_step_that_changes_something_reads_as_a_change(browser, tmp_path):
     cf = explanation(0, edits=1)
     close = replace(
         cf,
-        before=replace(cf.before, probability=0.4691, own=0.4726),
-        trace=(replace(cf.trace[0], probability=0.4714),),
+        before=replace(cf.before, target_probability=0.4691, original_class_probability=0.4726),
+        trace=(replace(cf.trace[0], target_probability=0.4714),),
         pixel=PixelCheck(before=0.4691, after=0.4731, predicted=1, flipped=True),
     )
     page = opened(browser, write_report(make_report(1, methods=("partswap",), first=close), tmp_path / "page.html"))
